@@ -1,0 +1,41 @@
+"""Keys: exactly what PyTorch's analysis of a Triton launch depends on, and nothing more.
+
+    encoding    plain values → bytes → SHA-256
+    values      compile-time values → tokens, by exact type
+    syntax      a function's source → its tree and the names it mentions
+    filestat    digests of files, remembered by inode
+    members     what one object of Triton's front end is, and whether it is Triton's
+    integrity   is the Triton in memory the one on disk?
+    watch       a cheap proof that what was read is unchanged
+    toolchain, target, ops, arguments, code     the five parts
+    call        puts them together
+
+A record holds the whole question: if two launches have equal records, PyTorch's code generation and its walk run
+through the same steps and give the same answer. Whatever cannot be put in a record raises Bypass with its reason.
+
+Importing this package imports neither torch nor triton; the first use of its names does. Tools that only read keys
+from a store (`encoding`) need neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tritonstore.keys.call import PARTS, CallKey, call_key, popped_options
+
+__all__ = ["PARTS", "CallKey", "call_key", "popped_options"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tritonstore.keys import call
+
+    # Bound here at once, so that the way through this function is taken once a process.
+    globals().update({each: getattr(call, each) for each in __all__})
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,158 @@
+"""The key of one launch: TOOLCHAIN, TARGET, OPS, ARGUMENTS and CODE, put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from triton.runtime.jit import JITFunction
+
+from tritonstore.errors import Bypass
+from tritonstore.keys.arguments import argument_tokens, effective, overridden, popped, tensor_flags, unwrap
+from tritonstore.keys.code import LEGAL_NAME, CodeRecord, code_record
+from tritonstore.keys.encoding import key_digest, part_digest
+from tritonstore.keys.integrity import snapshot
+from tritonstore.keys.members import own_object
+from tritonstore.keys.ops import ops_digest
+from tritonstore.keys.target import TargetPart, target_part
+from tritonstore.keys.toolchain import Toolchain, toolchain
+from tritonstore.keys.values import Token
+
+PARTS = ("toolchain", "target", "ops", "arguments", "code")
+
+_MAX_KEYS = 1024
+"""Keys kept per kernel; past that they are worked out again, which costs microseconds and no answer."""
+
+
+class CallKey:
+    """The exact question that a launch asks.
+
+    ``digest`` (64 hex digits) names it; ``parts`` holds one digest for each of PARTS, in order, so that two keys can
+    be told apart part by part; ``describe()`` says in plain data what each part was made of.
+    """
+
+    __slots__ = ("_arguments", "_code", "_target", "_toolchain", "digest", "kernel", "parts")
+
+    def __init__(
+        self,
+        kernel: Any,
+        compiler: Toolchain,
+        target: TargetPart,
+        ops: str,
+        arguments: tuple[Token, ...],
+        code: CodeRecord,
+    ) -> None:
+        self.kernel = (str(kernel.__module__), str(kernel.__qualname__))
+        self._toolchain = compiler
+        self._target = target
+        self._arguments = arguments
+        self._code = code.nodes
+        self.parts = {
+            "toolchain": part_digest("toolchain", compiler.record),
+            "target": target.digest,
+            "ops": ops,
+            "arguments": part_digest("arguments", arguments),
+            "code": code.digest,
+        }
+        self.digest = key_digest(self.parts)
+
+    def describe(self) -> dict[str, Any]:
+        """What the parts say, as plain data: enough to explain a difference and to ask the question again."""
+        return {
+            "kernel": list(self.kernel),
+            "toolchain": _listed(self._toolchain.detail),
+            "target": _listed(self._target.detail),
+            "arguments": _listed(self._arguments),
+            "code": _listed(self._code),
+        }
+
+    def __repr__(self) -> str:
+        return f"CallKey({self.kernel[1]}, {self.digest[:16]})"
+
+
+def _listed(value: Any) -> Any:
+    """The same with fresh lists and dicts all the way down, as an entry holds it."""
+    if isinstance(value, (tuple, list)):
+        return [_listed(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _listed(item) for name, item in value.items()}
+    # An entry's integers end at 64 bits, constexpr integers do not.
+    return str(value) if type(value) is int and not -(2**63) <= value < 2**64 else value
+
+
+def call_key(kernel: Any, kwargs: dict[str, Any], tma_descriptor_metadata: dict[str, Any] | None = None) -> CallKey:
+    """The key of the question that PyTorch's analysis would now be asked with these arguments.
+
+    Ask before the analysis: that one edits ``kwargs``; this function changes nothing. Raises Bypass for every call
+    that the store must leave to PyTorch, with the reason.
+    """
+    try:
+        return _call_key(kernel, kwargs, tma_descriptor_metadata)
+    except Bypass:
+        raise
+    except Exception as error:
+        # A key that cannot be worked out is no key: PyTorch must answer.
+        raise Bypass("error", f"working out the key failed: {type(error).__name__}: {error}") from error
+
+
+def _call_key(kernel: Any, kwargs: dict[str, Any], metadata: dict[str, Any] | None) -> CallKey:
+    function, config = unwrap(kernel)
+    target = target_part()
+    compiler = toolchain(snapshot())
+    ops = ops_digest()
+    given = effective(function, kwargs, config, target.option_names)
+
+    functions: list[Any] = []
+
+    def jit_token(value: Any) -> Token:
+        # The kernel itself is node 0; functions handed over as arguments follow in parameter order.
+        own = own_object(value)
+        if own is not None:
+            return ("triton", own)
+        for position, known in enumerate((function, *functions)):
+            if known is value:
+                return ("jit", position)
+        functions.append(value)
+        return ("jit", len(functions))
+
+    tokens = argument_tokens(function, given, metadata, jit_token)
+    replaced = overridden(kwargs, config)
+    record = code_record(function, tuple(functions))
+    _check_name(kernel, function)
+    for reached in record.functions:
+        # Triton's hash of a helper, once failed, leaves a placeholder and then passes: the answer would depend on
+        # how often it was asked.
+        if type(reached.hash) is str and reached.hash.startswith("recursion:"):
+            raise Bypass("helper-hash", f"Triton could not hash {reached.__name__}, and fails or passes by turns")
+
+    slot = (compiler, target, ops, tuple(tokens), replaced)
+    key: CallKey | None = record.keys.get(slot)
+    if key is None:
+        flags = tensor_flags(tokens, replaced, function.arg_names)
+        arguments = tuple(zip(function.arg_names, tokens, flags, strict=True))
+        key = CallKey(function, compiler, target, ops, arguments, record)
+        if len(record.keys) >= _MAX_KEYS:
+            record.keys.clear()
+        record.keys[slot] = key
+    return key
+
+
+def _check_name(kernel: Any, function: Any) -> None:
+    """PyTorch fails where the kernel's ``__name__`` is not part of its name in the TTIR."""
+    written = function._fn_name.rpartition(".")[2]
+    inner = kernel.fn.__name__
+    if not LEGAL_NAME.match(written) or inner not in written:
+        raise Bypass("name", f"the kernel's name {inner!r} is not part of its generated name {written!r}")
+
+
+def popped_options(kernel: Any, kwargs: dict[str, Any]) -> tuple[str, ...]:
+    """The names that PyTorch's analysis removes from the caller's dict: backend options given to a plain kernel.
+
+    An Autotuner with configurations gets a merged copy, so the caller's dict stays. Raises Bypass as `call_key`.
+    """
+    function, config = unwrap(kernel)
+    if type(kernel) is not JITFunction and config is not None:
+        return ()
+    return popped(function, kwargs, target_part().option_names)
+
+
+__all__ = ["PARTS", "CallKey", "call_key", "popped_options"]

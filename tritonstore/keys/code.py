@@ -1,0 +1,288 @@
+"""CODE: everything that code generation reads from Python for one kernel, and a cheap proof that it still holds.
+
+The record is a list of nodes, in discovery order from the kernel: itself, then the JITFunctions handed to it as
+arguments, then each helper that a node mentions. A node is its syntax, its parameters, and a token for every name it
+mentions. Working that out takes about a millisecond, so it is kept on the kernel object; on every call the kept record
+is checked against the world that it was read from (``Watch``), object by object. A stale record is impossible as long
+as each value that the record speaks of is either watched by identity and immutable, or read again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+import types
+from collections.abc import Callable
+from typing import Any
+
+import triton.language as tl
+from triton.compiler.code_generator import CodeGenerator
+from triton.runtime.jit import JITCallable, JITFunction, get_full_name
+
+from tritonstore.errors import Bypass
+from tritonstore.keys.encoding import encode, part_digest
+from tritonstore.keys.members import own_object
+from tritonstore.keys.syntax import ANNOTATION, BODY, DEFAULT, Mention, read_source
+from tritonstore.keys.values import Token, value_token
+from tritonstore.keys.watch import ABSENT, Watch
+
+_SLOT = "__tritonstore_code__"
+_BUILTIN_NAMES = frozenset(CodeGenerator.builtin_namespace)
+LEGAL_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
+_MAX_RECORDS = 64
+_FAILS: Token = ("lookup-fails",)
+_TRITON_VALUE_MODULES = ("triton.language", "triton.experimental.gluon")
+
+
+class CodeRecord:
+    """The CODE part for one kernel and the JITFunctions among its arguments."""
+
+    __slots__ = ("digest", "functions", "keys", "nodes", "watch")
+
+    def __init__(self, functions: tuple[Any, ...], nodes: tuple[tuple[str, str], ...], digest: str, watch: Watch):
+        self.functions = functions
+        self.nodes = nodes
+        self.digest = digest
+        self.watch = watch
+        self.keys: dict[Any, Any] = {}
+
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        # A kernel that is pickled or copied must not drag the module globals that we watch along with it.
+        return _nothing, ()
+
+
+def _nothing() -> None:
+    return None
+
+
+def code_record(kernel: Any, arguments: tuple[Any, ...]) -> CodeRecord:
+    """The valid record of a kernel with the JITFunctions handed to it as constexpr arguments. Raises Bypass."""
+    # Kept on the kernel itself: a table keyed by the kernel would call its __hash__, which computes Triton's
+    # stateful cache_key, and a global table would keep every kernel that a notebook ever defined alive.
+    records = kernel.__dict__.get(_SLOT)
+    slot = tuple(map(id, arguments))
+    if records is not None:
+        record: CodeRecord | None = records.get(slot)
+        if record is not None and record.watch.holds():
+            return record
+    record = _build(kernel, arguments)
+    if records is None or len(records) >= _MAX_RECORDS:
+        records = {}
+        kernel.__dict__[_SLOT] = records
+    records[slot] = record
+    return record
+
+
+def _build(kernel: Any, arguments: tuple[Any, ...]) -> CodeRecord:
+    walk = _Walk(kernel, arguments)
+    nodes = walk.nodes()
+    labels = tuple(
+        (get_full_name(function), hashlib.sha256(encode(node)).hexdigest())
+        for function, node in zip(walk.functions, nodes, strict=True)
+    )
+    return CodeRecord(tuple(walk.functions), labels, part_digest("code", nodes), walk.watch)
+
+
+class _Walk:
+    """One walk over the functions reachable from a kernel; collects the watch as it reads."""
+
+    def __init__(self, kernel: Any, arguments: tuple[Any, ...]) -> None:
+        self.watch = Watch()
+        self.functions: list[Any] = []
+        self.index: dict[int, int] = {}
+        self.full_names: dict[str, int] = {}
+        for function in (kernel, *arguments):
+            self.jit_token(function)
+
+    def nodes(self) -> list[Token]:
+        nodes = []
+        # The list grows while it is walked.
+        for position, function in enumerate(self.functions):
+            nodes.append(self.node(function, root=position == 0))
+        self._refuse_clashing_names()
+        return nodes
+
+    def jit_token(self, function: Any) -> Token:
+        """The token of a function to be called: one of Triton's own by its place, a user's by its index."""
+        own = self.own(function)
+        if own is not None:
+            return own
+        if type(function) is not JITFunction:
+            raise Bypass("value-type", f"a {type(function).__name__} stands where a @triton.jit function is expected")
+        position = self.index.setdefault(id(function), len(self.functions))
+        if position == len(self.functions):
+            self.functions.append(function)
+        return ("jit", position)
+
+    def node(self, function: Any, root: bool) -> Token:
+        if function.is_gluon():
+            raise Bypass("kernel-type", f"{get_full_name(function)} is a Gluon kernel")
+        self.watch.function(function)
+        syntax = read_source(function._src)
+        parameters = []
+        for parameter in function.params:
+            constexpr = bool(parameter.is_constexpr)
+            unspecialised = bool(parameter.do_not_specialize or parameter.do_not_specialize_on_alignment)
+            default: Token = ()
+            if not root and parameter.has_default:
+                # A helper is bound with its default *object*, which its source does not tell.
+                default = (self.value(parameter.default),)
+            parameters.append(
+                (parameter.name, str(parameter._param.kind), constexpr, constexpr and unspecialised, default)
+            )
+        if [entry[0] for entry in parameters] != function.arg_names:
+            raise Bypass("parameters", f"{get_full_name(function)}.arg_names are not its parameters")
+        constexprs = {entry[0] for entry in parameters if entry[2]}
+        arguments = []
+        for argument in syntax.arguments:
+            written = argument.default
+            if root and argument.name in constexprs and written is not None and written[0] == "literal":
+                written = None
+            arguments.append((argument.name, argument.annotation, written))
+        scope = _Scope(function, self)
+        bound = syntax.parameters
+        names = [entry for mention in syntax.mentions for entry in scope.tokens(mention, bound)]
+        full_name = self.full_names.setdefault(get_full_name(function), len(self.full_names))
+        noinline = not root and bool(function.noinline)
+        must_use = bool(getattr(function, "_must_use_result", False))
+        return ("node", tuple(arguments), syntax.body, tuple(parameters), noinline, must_use, full_name, tuple(names))
+
+    def own(self, value: Any) -> Token | None:
+        """The token of one of Triton's own objects, whose inside is watched as well."""
+        identity = own_object(value)
+        if identity is None:
+            return None
+        self.watch.inside(value)
+        return ("triton", identity)
+
+    def value(self, value: Any) -> Token:
+        token = value_token(value, self.jit_token)
+        self.watch.value(value, token)
+        return token
+
+    def _refuse_clashing_names(self) -> None:
+        # Triton names a generated helper "<full name>__<types>" and reuses a function of that name without looking at
+        # its body; two names of which one continues the other could meet there.
+        for shorter, longer in itertools.permutations(self.full_names, 2):
+            if longer.startswith(shorter + "__"):
+                raise Bypass("name", f"the helpers {shorter} and {longer} could get one generated name")
+
+
+class _Scope:
+    """How code generation would resolve the names of one function."""
+
+    def __init__(self, function: Any, walk: _Walk) -> None:
+        self.walk = walk
+        self.globals: dict[str, Any] = function.__globals__
+        closure = function.fn.__closure__ or ()
+        self.cells = dict(zip(function.fn.__code__.co_freevars, closure, strict=True))
+
+    def lookup(self, name: str) -> Any:
+        """The value in the capture scope, where a closure variable hides a global; ABSENT where there is none."""
+        cell = self.cells.get(name)
+        if cell is not None:
+            try:
+                value = cell.cell_contents
+            except ValueError as error:
+                raise Bypass("source", f"the closure variable {name} has no value yet") from error
+            self.walk.watch.cell(cell, value)
+            return value
+        value = self.globals.get(name, ABSENT)
+        # An absent name is watched too: a global named like a builtin or a local may appear later.
+        self.walk.watch.item(self.globals, name, value)
+        return value
+
+    def tokens(self, mention: Mention, parameters: frozenset[str]) -> list[Token]:
+        value = self.lookup(mention.root)
+        name, path = mention.root, mention.path
+        if value is ABSENT:
+            # Elsewhere presence leaves a token and absence none; an annotation leaves one only where it fails.
+            fails = mention.place == ANNOTATION and name not in _BUILTIN_NAMES
+            return [(mention.place, (name, *path), _FAILS)] if fails else []
+        out: list[Token] = []
+        hidden = name in parameters and mention.place == BODY
+        if path and (hidden or not isinstance(value, types.ModuleType)):
+            # The return checker reads the first attribute off the global even where a local hides the name.
+            out.append((mention.place, (name, path[0]), ("has", self._has(value, path[0]))))
+        if hidden:
+            return out
+        if isinstance(value, types.ModuleType):
+            if not path:
+                raise Bypass("module-value", f"the module {name} is used as a value")
+            token = self._module_chain(mention, value)
+        else:
+            if path and isinstance(value, JITCallable):
+                raise Bypass("jit-attribute", f"an attribute of the function {name} is read")
+            token = self._name_token(name, value, mention.place)
+        if mention.place == ANNOTATION and token != _FAILS:
+            # Evaluated and thrown away; what it decides (constexpr or not) stands among the parameters.
+            return out
+        out.append((mention.place, (name, *path), token))
+        return out
+
+    def _has(self, owner: Any, attribute: str) -> bool:
+        if isinstance(owner, types.ModuleType):
+            found = vars(owner).get(attribute, ABSENT)
+            self.walk.watch.item(vars(owner), attribute, found)
+            if found is ABSENT and "__getattr__" in vars(owner):
+                raise Bypass("lazy-module", f"{owner.__name__}.{attribute} is made on demand by its module")
+            return found is not ABSENT
+        present = hasattr(owner, attribute)
+        self.walk.watch.attribute(owner, attribute, present)
+        return present
+
+    def _name_token(self, name: str, value: Any, place: str) -> Token:
+        """As CodeGenerator's global lookup: what it lets pass is a value, all else fails when it is reached."""
+        walk = self.walk
+        kind = type(value)
+        if value is None or kind in (tl.constexpr, tl.dtype):
+            return walk.value(value)
+        if isinstance(value, JITCallable):
+            return walk.jit_token(value)
+        own = walk.own(value)
+        if own is not None:
+            return own
+        if getattr(value, "__triton_builtin__", False) or getattr(value, "__triton_aggregate__", False):
+            raise Bypass("value-type", f"{name} is a Triton builtin or aggregate defined outside Triton")
+        module = getattr(value, "__module__", "")
+        if isinstance(module, str) and module.startswith(_TRITON_VALUE_MODULES):
+            raise Bypass("value-type", f"{name} claims to be part of {module} but is not what that module holds")
+        if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+            raise Bypass("value-type", f"{name} is a namedtuple class")
+        if isinstance(value, (tl.constexpr, tl.dtype)):
+            raise Bypass("value-type", f"{name} is a {kind.__module__}.{kind.__qualname__}")
+        if name in _BUILTIN_NAMES or place == DEFAULT:
+            return walk.value(value)
+        return _FAILS
+
+    def _module_chain(self, mention: Mention, module: types.ModuleType) -> Token:
+        """Follow ``module.a.b`` to the object that it names; plain values are allowed here, unlike in globals."""
+        walk = self.walk
+        value: Any = module
+        trail = mention.root
+        for depth, attribute in enumerate(mention.path):
+            namespace = vars(value)
+            found = namespace.get(attribute, ABSENT)
+            walk.watch.item(namespace, attribute, found)
+            trail = f"{trail}.{attribute}"
+            if found is ABSENT:
+                if "__getattr__" in namespace or type(value) is not types.ModuleType:
+                    raise Bypass("lazy-module", f"{trail} is made on demand by its module")
+                return _FAILS
+            value = found
+            if not isinstance(value, types.ModuleType):
+                return self._leaf(trail, value, mention.path[depth + 1 :], mention.place)
+        raise Bypass("module-value", f"the module {trail} is used as a value")
+
+    def _leaf(self, trail: str, value: Any, rest: tuple[str, ...], place: str) -> Token:
+        walk = self.walk
+        if isinstance(value, JITCallable):
+            if rest:
+                raise Bypass("jit-attribute", f"an attribute of the function {trail} is read")
+            return walk.jit_token(value)
+        if place == ANNOTATION:
+            # Reading it is all that happens to it, and that went well.
+            return ("evaluated",)
+        own = walk.own(value)
+        return walk.value(value) if own is None else own

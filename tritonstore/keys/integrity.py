@@ -1,0 +1,147 @@
+"""Are Triton and PyTorch's analysis in memory what they are on disk? The toolchain names files, Python runs memory.
+
+Libraries patch Triton at run time (a tensor method, ``tl.load``, a semantic rule). Such a patch changes answers without
+changing a file. So every function, class and plain constant in the modules that code generation runs through is
+identified by where it was defined; what comes from elsewhere makes every call bypass the store, and what Triton itself
+holds in another arrangement (an alias moved, a constant changed) gives another digest. After the first look, each call
+only compares the namespaces with a copy: about ten microseconds.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+import sys
+import types
+from typing import Any
+
+import torch._higher_order_ops.triton_kernel_wrap as analysis
+import triton
+import triton.backends
+import triton.backends.compiler
+import triton.compiler.code_generator
+import triton.compiler.compiler
+import triton.language as tl
+import triton.language.core
+import triton.language.math
+import triton.language.semantic
+import triton.language.standard
+import triton.language.target_info
+import triton.runtime.jit
+
+from tritonstore.errors import Bypass
+from tritonstore.keys.encoding import part_digest
+from tritonstore.keys.members import TRITON_ROOT, is_kind, member
+
+_OWN_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_ANALYSIS_FILE = os.path.abspath(analysis.__file__)
+
+# The backends that come with Triton; one from elsewhere makes a call bypass in target.py.
+_BACKENDS = tuple(
+    module
+    for backend in triton.backends.backends.values()
+    if (file := getattr(module := sys.modules[backend.compiler.__module__], "__file__", None))
+    and os.path.abspath(file).startswith(TRITON_ROOT)
+)
+
+_MODULES = (
+    tl,
+    triton.language.core,
+    triton.language.semantic,
+    triton.language.standard,
+    triton.language.math,
+    triton.compiler.code_generator,
+    triton.compiler.compiler,
+    triton.runtime.jit,
+    triton.language.target_info,
+    triton.backends.compiler,
+    *_BACKENDS,
+)
+
+# PyTorch's generation and walk of the TTIR. Its entry is left out: other caches live there, and what they return is
+# stored only if PyTorch's own walk is seen to have made it.
+_ANALYSIS = (
+    "generate_ttir",
+    "ttir_to_functions",
+    "get_tma_stores",
+    "analyze_kernel_access",
+    "analyze_kernel_mutations",
+)
+
+# Written by the interpreter or the import system; they say nothing about what the code does, and differ by path.
+_IGNORED = re.compile(
+    "__(annotations|builtins|cached|doc|file|loader|name|package|path|spec|dict|weakref|module|qualname|slots"
+    "|firstlineno|static_attributes|annotate|annotate_func|annotations_cache|classdictcell|orig_bases|parameters"
+    "|abstractmethods)__|_abc_impl"
+)
+
+
+def _namespaces() -> tuple[tuple[str, Any], ...]:
+    found: dict[str, Any] = {module.__name__: module for module in _MODULES}
+    for module in _MODULES:
+        for value in vars(module).values():
+            if is_kind(value, type) and value.__module__ == module.__name__:
+                found[f"{value.__module__}:{value.__qualname__}"] = value
+    return tuple(sorted(found.items()))
+
+
+class Snapshot:
+    """A verified state of the namespaces: equal copies mean that nothing moved since. ``digest`` says what it is."""
+
+    def __init__(self) -> None:
+        self.namespaces = _namespaces()
+        # Live views first: copying before looking means that a change in between is seen by the next call.
+        self.copies = [(vars(owner), dict(vars(owner))) for _, owner in self.namespaces]
+        self.analysis = tuple(map(vars(analysis).get, _ANALYSIS))
+        members = [(name, _analysis_member(name, value)) for name, value in zip(_ANALYSIS, self.analysis, strict=True)]
+        for place, owner in self.namespaces:
+            for name, value in sorted(vars(owner).items()):
+                if not _IGNORED.fullmatch(name):
+                    identity = member(f"{place}.{name}", value)
+                    if identity is not None:
+                        members.append((f"{place}.{name}", identity))
+        self.digest = part_digest("triton-in-memory", members)
+
+    def holds(self) -> bool:
+        if not all(map(operator.is_, map(vars(analysis).get, _ANALYSIS), self.analysis)):
+            return False
+        try:
+            for live, copy in self.copies:
+                if live != copy:
+                    return False
+        except Exception:
+            # A patched-in object whose comparison fails has changed the namespace all the same.
+            return False
+        return True
+
+
+_snapshot: Snapshot | None = None
+
+
+def snapshot() -> Snapshot:
+    """The verified state of Triton's front end in memory; the same object as long as nothing has moved.
+
+    Raises Bypass("patched") naming a member that neither Triton nor the standard library defines.
+    """
+    global _snapshot
+    known = _snapshot
+    if known is None or not known.holds():
+        _snapshot = None
+        known = _snapshot = Snapshot()
+    return known
+
+
+def _analysis_member(name: str, value: Any) -> Any:
+    """PyTorch's own function, or our wrapper around it; None where this PyTorch has no such name."""
+    if value is None:
+        return None
+    kind = type(value)
+    if is_kind(value, types.FunctionType):
+        if value.__code__.co_filename.startswith(_OWN_ROOT):
+            value = getattr(value, "__wrapped__", None)
+    elif kind is getattr(analysis, "MemoizeWithCycleCheck", None) or kind.__module__ == "tritonstore.pytorch.outcome":
+        value = getattr(value, "fn", None)
+    if is_kind(value, types.FunctionType) and os.path.abspath(value.__code__.co_filename) == _ANALYSIS_FILE:
+        return (value.__qualname__, value.__code__.co_firstlineno)
+    raise Bypass("patched", f"{analysis.__name__}.{name} is not PyTorch's own")

@@ -1,0 +1,143 @@
+"""What the source of one kernel function says: its syntax as plain data, and every name that it mentions.
+
+PyTorch's answer follows ``JITFunction._src``, never the file nor the bytecode, so that string is all this module
+reads. Left out, because nothing of it reaches the reads and writes in the TTIR: positions, decorators, the docstring,
+the return annotation, the function's own name, annotations that merely name a type, and literal defaults.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tritonstore.errors import Bypass
+
+BODY, DEFAULT, ANNOTATION, EXPRESSION = "body", "default", "annotation", "annotation-expression"
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A name, or a name with the attributes read off it (``tl.load``: root "tl", path ("load",)), and where it stands.
+
+    Triton looks a name up differently in a parameter's default (any global is allowed there), and it evaluates
+    defaults and annotations before the parameters are bound.
+    """
+
+    root: str
+    path: tuple[str, ...]
+    place: str
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One parameter as the source writes it.
+
+    ``annotation`` is the expression where it is more than a name, a dotted name or a literal: it could then fail in
+    ways that only its text tells. ``default`` likewise where it is not a literal; a literal that code generation
+    cannot turn into a tensor (text, an integer beyond 64 bits) is ("literal", value): it fails a parameter that is
+    not a constexpr.
+    """
+
+    name: str
+    annotation: Any
+    default: Any
+
+
+@dataclass(frozen=True)
+class Syntax:
+    arguments: tuple[Argument, ...]
+    body: tuple[Any, ...]
+    mentions: tuple[Mention, ...]
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        return frozenset(argument.name for argument in self.arguments)
+
+
+@functools.lru_cache(maxsize=4096)
+def read_source(source: str) -> Syntax:
+    """The syntax of one function's source. Raises Bypass("source" or "parameters") where it is not one plain def."""
+    try:
+        module = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise Bypass("source", f"the kernel's source does not parse: {error}") from error
+    if len(module.body) != 1 or type(module.body[0]) is not ast.FunctionDef:
+        raise Bypass("source", "the kernel's source is not exactly one function")
+    function = module.body[0]
+    parameters = function.args
+    if parameters.vararg or parameters.kwarg or parameters.kwonlyargs or parameters.posonlyargs:
+        raise Bypass("parameters", "the kernel has *args, **kwargs, keyword-only or positional-only parameters")
+
+    mentions: set[Mention] = set()
+    missing: list[ast.expr | None] = [None] * (len(parameters.args) - len(parameters.defaults))
+    arguments = []
+    for parameter, default in zip(parameters.args, missing + list(parameters.defaults), strict=True):
+        annotation = parameter.annotation
+        if annotation is not None:
+            mentions.update(_mentions(annotation, ANNOTATION if _is_name(annotation) else EXPRESSION))
+        if default is not None:
+            mentions.update(_mentions(default, DEFAULT))
+        arguments.append(
+            Argument(
+                parameter.arg,
+                None if annotation is None or _is_name(annotation) or _is_literal(annotation) else _plain(annotation),
+                _default(default),
+            )
+        )
+    body = function.body
+    for statement in body:
+        mentions.update(_mentions(statement, BODY))
+    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and type(body[0].value.value) is str:
+        body = body[1:]
+    ordered = tuple(sorted(mentions, key=lambda mention: (mention.root, mention.path, mention.place)))
+    return Syntax(tuple(arguments), tuple(_plain(statement) for statement in body), ordered)
+
+
+def _plain(node: Any) -> Any:
+    """A syntax tree as nested tuples of plain data, without positions."""
+    if isinstance(node, ast.AST):
+        return (type(node).__name__, *((name, _plain(value)) for name, value in ast.iter_fields(node)))
+    if isinstance(node, list):
+        return ("list", *(_plain(item) for item in node))
+    if type(node) is complex:
+        return ("complex", node.real, node.imag)
+    if node is Ellipsis:
+        return ("ellipsis",)
+    # Constants keep their Python type in the encoding, so 1, True and 1.0 stay apart.
+    return node
+
+
+def _is_name(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _is_literal(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) in (bool, int, float, str, type(None))
+
+
+def _default(node: ast.expr | None) -> Any:
+    if node is None:
+        return None
+    if not _is_literal(node):
+        return _plain(node)
+    value = node.value if isinstance(node, ast.Constant) else None
+    fits = type(value) is not str and not (type(value) is int and value >= 2**63)
+    return None if fits else ("literal", value)
+
+
+def _mentions(node: ast.AST, place: str) -> Iterator[Mention]:
+    path: list[str] = []
+    inner = node
+    while isinstance(inner, ast.Attribute):
+        path.append(inner.attr)
+        inner = inner.value
+    if isinstance(inner, ast.Name):
+        yield Mention(inner.id, tuple(reversed(path)), place)
+        return
+    for child in ast.iter_child_nodes(inner):
+        yield from _mentions(child, place)

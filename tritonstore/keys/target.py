@@ -1,0 +1,142 @@
+"""TARGET: for which GPU code is generated, and the options and switches that code generation reads.
+
+PyTorch asks the active driver on every call, so a change of device, environment or knob between two calls counts. What
+depends on the environment is worked out again whenever any environment variable or Triton knob has changed.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from triton import knobs
+from triton.compiler.compiler import make_backend
+
+from tritonstore.errors import Bypass
+from tritonstore.keys.encoding import part_digest
+from tritonstore.keys.members import TRITON_ROOT
+from tritonstore.keys.values import Token, value_token
+
+_mode_depth: Callable[[], int] = torch._C._len_torch_function_stack
+
+# Options that a file path, a linker or the machine code decides; none reaches the TTIR's reads and writes.
+_IRRELEVANT = frozenset({"extern_libs", "ir_override", "ptx_options", "ptx_version", "enable_fp_fusion"})
+
+
+@dataclass(frozen=True, eq=False)
+class TargetPart:
+    digest: str
+    option_names: frozenset[str]
+    detail: dict[str, Any]
+
+
+class _Memo:
+    """The parts worked out so far under one state of environment and knobs."""
+
+    def __init__(self) -> None:
+        self.environment: Any = None
+        self.live: list[dict[str, Any]] = []
+        self.knobs: list[dict[str, Any]] = []
+        self.parts: dict[Any, TargetPart] = {}
+
+    def holds(self) -> bool:
+        if _environment() != self.environment:
+            return False
+        return all(map(operator.eq, self.live, self.knobs))
+
+
+def _environment() -> Any:
+    # os.environ's own dictionary: comparing it takes a microsecond, going through os.environ decodes every variable.
+    data = getattr(os.environ, "_data", None)
+    return os.environ if data is None else data
+
+
+_memo = _Memo()
+
+
+def target_part() -> TargetPart:
+    """The TARGET part as PyTorch would see it now. Raises Bypass: no-target, backend, interpret, plugins, …"""
+    global _memo
+    memo = _memo
+    if not memo.holds():
+        memo = _Memo()
+        memo.environment = dict(_environment())
+        memo.live = _knob_states()
+        memo.knobs = [dict(state) for state in memo.live]
+        _memo = memo
+    try:
+        target = triton.runtime.driver.active.get_current_target()
+    except Exception as error:
+        raise Bypass("no-target", f"no GPU driver is active and no target is declared: {error}") from error
+    device = _default_device()
+    slot = (target.backend, type(target.arch), target.arch, target.warp_size, device)
+    part = memo.parts.get(slot)
+    if part is None:
+        part = memo.parts[slot] = _build(target, device)
+    return part
+
+
+def _knob_states() -> list[dict[str, Any]]:
+    groups = [vars(knobs)]
+    groups.extend(vars(group) for group in vars(knobs).values() if isinstance(group, knobs.base_knobs))
+    return groups
+
+
+def _default_device() -> str:
+    # PyTorch makes small stand-in tensors on the default device; on some devices that fails.
+    if not _mode_depth():
+        return "cpu"
+    try:
+        return str(torch.get_default_device().type)
+    except Exception as error:
+        raise Bypass("no-target", f"the default device cannot be used: {error}") from error
+
+
+def _build(target: Any, device: str) -> TargetPart:
+    if os.environ.get("TRITON_PLUGIN_PATHS"):
+        raise Bypass("plugins", "TRITON_PLUGIN_PATHS loads compiler plugins whose effect is unknown")
+    if knobs.compilation.allow_non_constexpr_globals:
+        raise Bypass("non-constexpr-globals", "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS lets kernels read any global")
+    if knobs.runtime.interpret:
+        raise Bypass("interpret", "TRITON_INTERPRET is set, so kernels are not compiled")
+    if type(target.backend) is not str or type(target.arch) not in (int, str) or type(target.warp_size) is not int:
+        raise Bypass("backend", f"the driver's target is not a plain backend, arch and warp size: {target!r}")
+    try:
+        backend = make_backend(target)
+        options = vars(backend.parse_options({}))
+    except Exception as error:
+        raise Bypass("backend", f"Triton has no backend for {target!r}: {error}") from error
+    kind = type(backend)
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    if not os.path.abspath(file).startswith(TRITON_ROOT):
+        raise Bypass("backend", f"the backend {kind.__module__}.{kind.__qualname__} is not part of Triton")
+    if getattr(kind, "instrumentation", None) is not None:
+        raise Bypass("backend", f"the backend {kind.__qualname__} is instrumented")
+    tokens = []
+    for name in sorted(options):
+        if name not in _IRRELEVANT:
+            tokens.append((name, _option(name, options[name])))
+    fp32 = knobs.language.fp32_default
+    record = (target.backend, value_token(target.arch), target.warp_size, tokens, value_token(fp32), device)
+    detail = {
+        "backend": target.backend,
+        "arch": target.arch,
+        "warp_size": target.warp_size,
+        "options": tokens,
+        "fp32_default": fp32,
+        "default_device": device,
+    }
+    return TargetPart(part_digest("target", record), frozenset(options), detail)
+
+
+def _option(name: str, value: Any) -> Token:
+    try:
+        return value_token(value)
+    except Bypass as error:
+        raise Bypass("backend", f"the backend's option {name} is not a plain value") from error

@@ -1,0 +1,149 @@
+"""TOOLCHAIN: the code that computes an answer, by the content of its files. Worked out once a process.
+
+``triton_key()`` will not do: it omits files that decide answers and hashes a library of hundreds of megabytes in each
+process. Here an installed wheel's RECORD, which lists the SHA-256 of every file, is believed for a file whose inode
+has not changed since RECORD was written (RECORD is the last file that an installer writes). Any other file is read and
+hashed, and that digest remembered under the file's identity (``filestat``). Paths and times never enter the
+fingerprint: equal wheels give equal fingerprints on every host.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import csv
+import importlib.metadata
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+
+from tritonstore.errors import Bypass
+from tritonstore.keys.encoding import part_digest
+from tritonstore.keys.filestat import FileDigests, process_start
+from tritonstore.keys.integrity import Snapshot
+
+# What PyTorch's analysis itself is made of, relative to the torch package.
+ANALYSIS_FILES = (
+    "_higher_order_ops/triton_kernel_wrap.py",
+    "_inductor/utils.py",
+    "utils/_triton.py",
+    "_inductor/dependencies.py",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Toolchain:
+    """The record that is hashed, and the same in words."""
+
+    record: tuple[Any, ...]
+    detail: dict[str, Any]
+
+
+_lock = threading.Lock()
+_known: tuple[Snapshot, Toolchain] | None = None
+
+
+def toolchain(memory: Snapshot) -> Toolchain:
+    """The toolchain of this process, whose code in memory is ``memory``. Raises Bypass("toolchain").
+
+    When memory changes (a module was reloaded, a patch came or went) the files are looked at again.
+    """
+    global _known
+    known = _known
+    if known is None or known[0] is not memory:
+        with _lock:
+            known = _known
+            if known is None or known[0] is not memory:
+                files = fingerprint(os.path.dirname(torch.__file__), os.path.dirname(triton.__file__))
+                known = _known = (memory, Toolchain((files.record, memory.digest), files.detail))
+    return known[1]
+
+
+def fingerprint(torch_root: str, triton_root: str) -> Toolchain:
+    """The toolchain whose files lie in these two package folders. Raises Bypass("toolchain")."""
+    digests = FileDigests.load()
+    analysis = []
+    for name in ANALYSIS_FILES:
+        path = os.path.join(torch_root, *name.split("/"))
+        try:
+            analysis.append((name, digests.sha256(path)))
+        except FileNotFoundError as error:
+            raise Bypass("toolchain", f"torch has no {name}, so it is not one that tritonstore knows") from error
+    files = _triton_files(digests, os.path.abspath(triton_root))
+    digests.save()
+    if (changed := digests.newest_change) > (start := process_start()):
+        # The code in memory may be older than the file: its answers must not be stored under the new file's name.
+        raise Bypass(
+            "toolchain",
+            f"{digests.newest_path} changed {changed - start:.1f} s after this process started; start it again",
+        )
+    versions = (str(torch.__version__), str(torch.version.git_version), str(triton.__version__))
+    python = (sys.implementation.name, sys.version_info[0], sys.version_info[1], sys.flags.optimize)
+    front_end = part_digest("triton-files", files)
+    record = (versions, tuple(analysis), front_end, python)
+    detail = {
+        "torch": versions[0],
+        "torch_git": versions[1],
+        "analysis": part_digest("analysis-files", analysis),
+        "triton": versions[2],
+        "triton_files": front_end,
+        "python": f"{python[0]} {python[1]}.{python[2]}" + (" -O" if python[3] else ""),
+    }
+    return Toolchain(record, detail)
+
+
+def _triton_files(digests: FileDigests, root: str) -> list[tuple[str, str]]:
+    """Every Python file of the Triton package, and its native libraries, with their digests, in order."""
+    record = _read_record(root)
+    out = []
+    for path, stat in sorted(_walk(root)):
+        name = os.path.relpath(path, root).replace(os.sep, "/")
+        listed = record.get(name)
+        out.append((name, digests.sha256(path, stat, listed)))
+    return out
+
+
+def _walk(folder: str) -> list[tuple[str, os.stat_result]]:
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                if entry.name != "__pycache__":
+                    found.extend(_walk(entry.path))
+            elif entry.name.endswith((".py", ".so", ".pyd")):
+                found.append((entry.path, entry.stat()))
+    return found
+
+
+def _read_record(root: str) -> dict[str, tuple[str, int, int]]:
+    """name → (SHA-256 in hex, size, when RECORD was written in ns), for a Triton that an installer put here."""
+    package = os.path.basename(root)
+    site = os.path.dirname(root)
+    path = os.path.join(site, f"{package}-{triton.__version__}.dist-info", "RECORD")
+    if not os.path.exists(path):
+        try:
+            files = importlib.metadata.distribution(package)
+            path = str(files.locate_file(f"{files.metadata['Name']}-{files.version}.dist-info/RECORD"))
+        except importlib.metadata.PackageNotFoundError:
+            return {}
+    try:
+        with open(path, encoding="utf-8", newline="") as lines:
+            written = os.fstat(lines.fileno()).st_ctime_ns
+            rows = list(csv.reader(lines))
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return {}
+    listed = {}
+    for row in rows:
+        if len(row) == 3 and row[0].startswith(package + "/") and row[1].startswith("sha256=") and row[2].isdigit():
+            try:
+                digest = base64.urlsafe_b64decode(row[1][7:] + "=").hex()
+            except (binascii.Error, ValueError):
+                continue
+            if len(digest) == 64:
+                listed[row[0][len(package) + 1 :]] = (digest, int(row[2]), written)
+    return listed

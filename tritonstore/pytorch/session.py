@@ -1,0 +1,161 @@
+"""What one `install()` asked for, and the way of a call through it: bypass, hit, wait, or analysis.
+
+The promise, in this order: PyTorch's answer exactly; no fault of ours reaches the caller (strict mode raises
+it).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tritonstore.counters import Counters
+from tritonstore.errors import Bypass, TritonStoreError
+from tritonstore.forks import reset_in_children
+from tritonstore.pytorch.call import Call, Patched, Question, ask
+from tritonstore.pytorch.notice import notice
+from tritonstore.pytorch.offline import DeclaredTarget
+from tritonstore.settings import Settings
+
+
+class Session:
+    """What one `install()` asked for: its settings, its store, and whether that may still be used."""
+
+    def __init__(self, settings: Settings, store: Any = None) -> None:
+        self.settings = settings
+        self._store = store
+        self._owned = store is None
+        self._own_counters = Counters()
+        self._target = DeclaredTarget(settings.target, settings.prefer_target) if settings.target else None
+        self._stopped = "off" if settings.mode == "off" else ""
+        self.storing = True
+        self._verified = 0.0
+        self._after_fork()
+        reset_in_children(self)
+
+    def _after_fork(self) -> None:
+        self._opening = threading.Lock()
+
+    @property
+    def counters(self) -> Counters:
+        """The store's counters; own ones as long as there is no store."""
+        counters: Counters = self._own_counters if self._store is None else self._store.counters
+        return counters
+
+    def same(self, other: Session) -> bool:
+        """Whether `other` asks for the same store and settings."""
+        mine = None if self._owned else self._store
+        theirs = None if other._owned else other._store
+        return mine is theirs and self.settings == other.settings
+
+    def close(self) -> None:
+        """Give up the target, and the store if this session opened it. Calls still under way end well."""
+        if self._target is not None:
+            self._target.restore()
+        if self._owned and self._store is not None:
+            with contextlib.suppress(TritonStoreError):
+                self._store.close()
+
+    def answer(self, patch: Patched, question: Question) -> Any:
+        """What PyTorch would answer to `question` now."""
+        if self._target is not None:
+            with self.guard("target"):
+                self._target.ensure()
+        store = None if self._stopped else self._opened()
+        if store is None:
+            return self._plain(patch, question, self._stopped or "no-store")
+        try:
+            key = self._key(question)
+        except Bypass as bypass:
+            if bypass.reason == "error":  # the key could not be worked out, perhaps by a bug of ours
+                self.fault("key", bypass)
+            return self._plain(patch, question, bypass.reason)
+        except Exception as error:
+            self.fault("key", error)
+            return self._plain(patch, question, "key-fault")
+        try:
+            found = store.lookup(key)
+        except Exception as error:
+            self.fault("lookup", error)
+            return self._plain(patch, question, "store-fault")
+        call = Call(self, patch, question, store, key)
+        if found is not None:
+            return call.verify(found) if self._verify_this() else call.deliver(found)
+        # A nested question must not wait for a lease: this thread holds the analysis lock, and maybe that
+        # very lease.
+        if patch.watch.nested or not self.storing:
+            return call.analyse()
+        with call.claimed() as appeared:
+            return call.analyse() if appeared is None else call.deliver(appeared)
+
+    def stop_storing(self, why: str) -> None:
+        """From now on nothing is stored by this process; what is stored already still answers."""
+        first, self.storing = self.storing, False
+        if first:
+            notice(f"{why}. This process stores no more answers; PyTorch's own are used")
+
+    def stop(self, why: str) -> None:
+        """From now on this process does not use its store at all."""
+        first, self._stopped = not self._stopped, "stopped"
+        if first:
+            notice(f"{why}. This process does not use its store any more; please report this")
+
+    def _opened(self) -> Any:
+        """The store, opened at the first call; None, once and for all, where it cannot be."""
+        if self._store is None:
+            with self._opening:
+                if self._store is None and not self._stopped:
+                    with self.guard("open"):
+                        self._store = _open(self.settings)
+                    if self._store is None:
+                        self._stopped = "no-store"
+        return self._store
+
+    def _key(self, question: tuple[Any, Any, Any]) -> Any:
+        from tritonstore import keys
+
+        started = time.perf_counter()
+        try:
+            return keys.call_key(*question)
+        finally:
+            self.counters.spend("key", time.perf_counter() - started)
+
+    def _plain(self, patch: Patched, question: Question, reason: str) -> Any:
+        self.counters.bypass(reason)
+        answer, _, seconds = ask(patch, question)
+        self.counters.analysis(seconds)
+        return answer
+
+    def _verify_this(self) -> bool:
+        """Every 1/share-th hit, by counting: a run verifies the same hits when it is repeated."""
+        share = self.settings.verify
+        if not share:
+            return False
+        with self._opening:
+            before, self._verified = self._verified, self._verified + share
+            return int(self._verified + 1e-9) > int(before + 1e-9)
+
+    @contextlib.contextmanager
+    def guard(self, kind: str) -> Iterator[None]:
+        """Swallow and count a fault of ours; strict mode raises it."""
+        try:
+            yield
+        except Exception as error:
+            self.fault(kind, error)
+
+    def fault(self, kind: str, error: Exception) -> None:
+        text = f"PyTorch answers itself, because of a fault ({kind}): {type(error).__name__}: {error}"
+        self.counters.fault(f"pytorch-{kind}", text)
+        if self.settings.strict:
+            raise error
+
+
+def _open(settings: Settings) -> Any:
+    from tritonstore.store import open_store
+
+    values = settings._asdict()
+    del values["origins"]
+    return open_store(**values)

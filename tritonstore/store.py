@@ -1,0 +1,193 @@
+"""AnalysisStore: look up, claim, publish. Keys in, AccessResults out; every fault on the way is a counted
+miss.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple, Protocol
+
+from tritonstore.access import AccessResult
+from tritonstore.backends.registry import open_backend
+from tritonstore.counters import Counters
+from tritonstore.entry import Entry, Provenance, decode, encode, matches
+from tritonstore.errors import FormatError
+from tritonstore.flight import Flight
+from tritonstore.forks import reset_in_children
+from tritonstore.settings import Settings
+from tritonstore.tiers import Tiers
+
+__all__ = ["AnalysisStore", "Key", "open_store"]
+
+WRITER = "tritonstore 0.1.0"
+_REMEMBERED = 65536  # answers; some hundred bytes each
+
+
+class Key(Protocol):
+    """What the store needs of a `CallKey`."""
+
+    @property
+    def digest(self) -> str: ...
+    @property
+    def parts(self) -> Mapping[str, str]: ...
+    def describe(self) -> dict[str, Any]: ...
+
+
+class _Remembered(NamedTuple):
+    parts: dict[str, str]
+    access: AccessResult
+    seconds: float
+
+
+class AnalysisStore:
+    """The answers of all workers that share `tiers`, and those of this process in memory.
+
+    mode       lookup                              publish      claim
+    readwrite  memory, then tiers                  both         one worker among all
+    readonly   memory, then tiers                  memory only  one thread of this process
+    refresh    what this process has published     both         one thread of this process
+    off        always a miss                       nothing      nobody waits
+
+    No fault of a store leaves these methods, unless `settings.strict`.
+    """
+
+    def __init__(self, settings: Settings, tiers: Tiers, counters: Counters) -> None:
+        self.settings = settings
+        self.tiers = tiers
+        self.counters = counters
+        shared = tiers if settings.mode == "readwrite" else None
+        self._flight = Flight(shared, settings.lease_wait, counters, strict=settings.strict)
+        self._off = settings.mode == "off"
+        self._reads_tiers = settings.mode in ("readwrite", "readonly")
+        self._memory: dict[str, _Remembered] = {}
+        self._lock = threading.Lock()
+        reset_in_children(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    def lookup(self, key: Key) -> AccessResult | None:
+        """The stored answer to exactly `key`, or None; counted as a hit of its tier or as a miss."""
+        found = self._find(key)
+        if found is None:
+            self.counters.miss()
+            return None
+        answer, tier = found
+        self.counters.hit(tier, answer.seconds)
+        return answer.access
+
+    def publish(self, key: Key, access: AccessResult, seconds: float) -> None:
+        """Store PyTorch's proven answer to `key`, which took `seconds`. A fault costs only that it is not
+        stored.
+        """
+        if self._off:
+            return
+        started = time.perf_counter()
+        entry = Entry(
+            digest=key.digest,
+            parts=dict(key.parts),
+            access=access,
+            detail=key.describe(),
+            provenance=Provenance(int(time.time()), float(seconds), WRITER),
+        )
+        try:
+            data = encode(entry)
+        except FormatError as error:
+            self.counters.fault("encode", f"an answer was not stored: {error.problem}")
+            if self.settings.strict:
+                raise
+            return
+        self._remember(entry)
+        try:
+            if self.tiers.put(key.digest, data):
+                self.counters.publish()
+        finally:
+            self.counters.spend("store", time.perf_counter() - started)
+
+    @contextmanager
+    def claim(
+        self, key: Key
+    ) -> Iterator[tuple[Literal["answer"], AccessResult] | tuple[Literal["analyse"], None]]:
+        """After a miss: yield ``("answer", access)`` if another worker has it by now, else ``("analyse",
+        None)``.
+
+        Whoever is told to analyse publishes inside the block. See `Flight.claim`.
+        """
+        if self._off:
+            yield "analyse", None
+            return
+        with self._flight.claim(key.digest, lambda: self._find(key)) as outcome:
+            if outcome[0] == "answer":
+                answer = outcome[1][0]
+                self.counters.share(answer.seconds)
+                yield "answer", answer.access
+            else:
+                yield "analyse", None
+
+    def close(self) -> None:
+        """Close the tiers. May be called twice."""
+        self.tiers.close()
+
+    def _find(self, key: Key) -> tuple[_Remembered, str] | None:
+        """The answer and where it stood. Counts faults, not hits or misses: a waiting claim asks many times.
+        """
+        if self._off:
+            return None
+        remembered = self._memory.get(key.digest)
+        if remembered is not None and remembered.parts == key.parts:
+            return remembered, "memory"
+        if not self._reads_tiers:
+            return None
+        started = time.perf_counter()
+        accepted: list[Entry] = []
+
+        def accept(data: bytes) -> bool:
+            entry = self._decode(key, data)
+            if entry is not None:
+                accepted.append(entry)
+            return entry is not None
+
+        try:
+            found = self.tiers.get(key.digest, accept)
+        finally:
+            self.counters.spend("store", time.perf_counter() - started)
+        return None if found is None else (self._remember(accepted[0]), self.tiers.names[found[1]])
+
+    def _decode(self, key: Key, data: bytes) -> Entry | None:
+        # Not raised even if strict: damage on a disk is expected, and the answer to it is to analyse again.
+        try:
+            entry = decode(data)
+        except FormatError as error:
+            self.counters.fault(
+                "format", f"entry {key.digest} cannot be used ({error.problem}) and is made anew"
+            )
+            return None
+        if not matches(entry, key):
+            self.counters.fault("mismatch", f"entry {key.digest} answers another question and is made anew")
+            return None
+        return entry
+
+    def _remember(self, entry: Entry) -> _Remembered:
+        remembered = _Remembered(entry.parts, entry.access, entry.provenance.seconds)
+        with self._lock:
+            self._memory[entry.digest] = remembered
+            if len(self._memory) > _REMEMBERED:
+                del self._memory[next(iter(self._memory))]
+        return remembered
+
+
+def open_store(url: str | None = None, **settings: Any) -> AnalysisStore:
+    """Open the store at `url` (several with commas between them: tiers, nearest first), default
+    TRITONSTORE_URL.
+
+    `settings` are fields of Settings and win over the environment. Nothing is touched on disk yet. Raises
+    SettingsError.
+    """
+    loaded = Settings.load(url=url, **settings)
+    counters = Counters()
+    backends = [open_backend(each, loaded) for each in loaded.urls]
+    tiers = Tiers(backends, counters, writable=loaded.mode in ("readwrite", "refresh"), strict=loaded.strict)
+    return AnalysisStore(loaded, tiers, counters)
