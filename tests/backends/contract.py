@@ -1,0 +1,178 @@
+"""One suite for every backend.
+
+A subclass says how to open one, and how to read and write *around* it, so that the store cannot vouch for
+itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+
+import pytest
+
+from tritonstore.backends.base import MAX_SIZE, Backend
+from tritonstore.errors import StoreError
+
+
+def digest(name: object) -> str:
+    return sha256(str(name).encode()).hexdigest()
+
+
+class BackendContract:
+    """Subclasses define `backend`, `raw_read` and `raw_write`; the test class' name starts with Test."""
+
+    @pytest.fixture
+    def backend(self, request: pytest.FixtureRequest) -> Iterator[Backend]:
+        raise NotImplementedError
+
+    def raw_read(self, backend: Backend, digest: str) -> bytes | None:
+        raise NotImplementedError
+
+    def raw_write(self, backend: Backend, digest: str, data: bytes) -> None:
+        raise NotImplementedError
+
+    def test_missing_is_none(self, backend: Backend) -> None:
+        assert backend.get(digest("nothing")) is None
+        assert list(backend.scan()) == []
+        assert backend.delete(digest("nothing")) is False
+
+    @pytest.mark.parametrize("data", [b"", b"x", b"\0\xff\r\n\x1a", b"y" * 5000, b"z" * MAX_SIZE])
+    def test_put_stores_exactly_these_bytes(self, backend: Backend, data: bytes) -> None:
+        backend.put(digest(1), data)
+        assert self.raw_read(backend, digest(1)) == data
+        assert backend.get(digest(1)) == data
+
+    @pytest.mark.parametrize("data", [b"", b"x", b"\0\xff\r\n\x1a", b"z" * MAX_SIZE])
+    def test_get_finds_what_was_written_around_it(self, backend: Backend, data: bytes) -> None:
+        self.raw_write(backend, digest(1), data)
+        assert backend.get(digest(1)) == data
+
+    def test_empty_is_a_value(self, backend: Backend) -> None:
+        backend.put(digest(1), b"")
+        assert backend.get(digest(1)) == b""
+        assert [record.digest for record in backend.scan()] == [digest(1)]
+        assert backend.delete(digest(1)) is True
+
+    def test_last_put_wins(self, backend: Backend) -> None:
+        for data in (b"one", b"", b"three" * 100, b"4"):
+            backend.put(digest(1), data)
+            assert self.raw_read(backend, digest(1)) == data
+        assert [(record.digest, record.size) for record in backend.scan()] == [(digest(1), 1)]
+
+    def test_a_mutable_buffer_is_copied(self, backend: Backend) -> None:
+        buffer = bytearray(b"before")
+        backend.put(digest(1), buffer)  # type: ignore[arg-type]
+        buffer[:] = b"after!"
+        assert backend.get(digest(1)) == b"before"
+
+    def test_delete(self, backend: Backend) -> None:
+        backend.put(digest(1), b"1")
+        backend.put(digest(2), b"2")
+        assert backend.delete(digest(1)) is True
+        assert self.raw_read(backend, digest(1)) is None
+        assert backend.get(digest(1)) is None
+        assert backend.delete(digest(1)) is False
+        assert backend.get(digest(2)) == b"2"
+
+    def test_scan_yields_each_once(self, backend: Backend) -> None:
+        before = time.time()
+        expected = {digest(n): n for n in range(300)}
+        for name, size in expected.items():
+            backend.put(name, b"x" * size)
+        records = list(backend.scan())
+        assert {record.digest: record.size for record in records} == expected
+        assert len(records) == len(expected)
+        assert all(before - 5 <= record.used <= time.time() + 5 for record in records)
+
+    def test_scan_bears_changes_meanwhile(self, backend: Backend) -> None:
+        for n in range(50):
+            backend.put(digest(n), b"x")
+        seen = []
+        for record in backend.scan():
+            seen.append(record.digest)
+            for n in range(50):
+                backend.delete(digest(n))
+        assert len(seen) == len(set(seen))
+        assert list(backend.scan()) == []
+
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            "",
+            "ab",
+            "../" + "a" * 61,
+            "A" * 64,
+            "g" * 64,
+            "a" * 63,
+            "a" * 65,
+            "a" * 63 + "\n",
+            "a/" * 32,
+            "\0" * 64,
+            "٣" * 64,
+        ],
+    )
+    @pytest.mark.parametrize("operation", ["get", "put", "delete", "lease"])
+    def test_what_is_no_digest_is_refused(self, backend: Backend, bad: str, operation: str) -> None:
+        arguments = (bad, b"x") if operation == "put" else (bad,)
+        with pytest.raises(ValueError, match="not a digest"):
+            getattr(backend, operation)(*arguments)
+
+    def test_too_large_is_refused_and_changes_nothing(self, backend: Backend) -> None:
+        backend.put(digest(1), b"small")
+        with pytest.raises(StoreError, match="beyond") as caught:
+            backend.put(digest(1), b"x" * (MAX_SIZE + 1))
+        assert (caught.value.url, caught.value.operation) == (backend.url, "put")
+        assert backend.get(digest(1)) == b"small"
+
+    def test_threads(self, backend: Backend) -> None:
+        start = threading.Barrier(8)
+        wrong: list[object] = []
+
+        def work(me: int) -> None:
+            start.wait()
+            for n in range(40):
+                name, data = digest(n % 10), (b"%d " % (n % 10)) * 500
+                backend.put(name, data)
+                if backend.get(name) != data:
+                    wrong.append((me, n))
+
+        threads = [threading.Thread(target=work, args=(me,)) for me in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        assert len(list(backend.scan())) == 10
+
+    def test_lease_excludes_and_ends(self, backend: Backend) -> None:
+        first, second = backend.lease(digest(1)), backend.lease(digest(1))
+        if first is None or second is None:
+            assert first is None
+            assert second is None
+            return
+        assert first.try_acquire() is True
+        assert second.try_acquire() is False
+        second.release()  # not held: nothing happens
+        assert second.try_acquire() is False
+        first.release()
+        first.release()
+        assert second.try_acquire() is True
+        second.release()
+
+    def test_leases_are_no_entries(self, backend: Backend) -> None:
+        lease = backend.lease(digest(1))
+        if lease is not None:
+            assert lease.try_acquire()
+        assert list(backend.scan()) == []
+        assert backend.get(digest(1)) is None
+        if lease is not None:
+            lease.release()
+        assert list(backend.scan()) == []
+
+    def test_close_twice_and_a_printable_url(self, backend: Backend) -> None:
+        assert backend.url.partition(":")[1] == ":"
+        backend.close()
+        backend.close()

@@ -1,0 +1,1 @@
+"""Tests of the key: what must change it, what must not, and which launches have none."""
