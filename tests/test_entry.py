@@ -122,9 +122,7 @@ entries = st.builds(
     parts=st.dictionaries(st.text(max_size=12), digests, min_size=1, max_size=6),
     access=accesses(),
     detail=st.dictionaries(st.text(max_size=8), plain, max_size=6),
-    provenance=st.builds(
-        Provenance, st.integers(0, (1 << 64) - 1), st.floats(allow_nan=False), st.text(max_size=30)
-    ),
+    provenance=st.builds(Provenance, st.integers(0, (1 << 64) - 1), st.floats(allow_nan=False), st.text(max_size=30)),
 )
 
 
@@ -187,9 +185,7 @@ def test_mutations_behind_a_right_checksum_raise_only_format_error(data: st.Data
 
 
 @given(
-    st.recursive(
-        plain | st.just(msgpack.Timestamp(1, 2)) | st.just(msgpack.ExtType(5, b"x")), st.lists, max_leaves=9
-    )
+    st.recursive(plain | st.just(msgpack.Timestamp(1, 2)) | st.just(msgpack.ExtType(5, b"x")), st.lists, max_leaves=9)
 )
 def test_any_msgpack_in_any_field_raises_only_format_error(value: Any) -> None:
     for index in range(5):

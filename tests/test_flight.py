@@ -16,8 +16,7 @@ from tritonstore.flight import Flight
 
 
 class OneLease:
-    """A lease source with one scripted lease: `grants` says what each attempt answers, the last one repeats.
-    """
+    """A lease source with one scripted lease: `grants` says what each attempt answers, the last one repeats."""
 
     def __init__(self, *grants: bool | StoreError) -> None:
         self.grants = list(grants)
@@ -41,9 +40,7 @@ def nothing() -> str | None:
     return None
 
 
-def flight(
-    source: OneLease | None, wait: float = 600.0, **options: object
-) -> tuple[Flight, Counters, list[float]]:
+def flight(source: OneLease | None, wait: float = 600.0, **options: object) -> tuple[Flight, Counters, list[float]]:
     counters = Counters()
     pauses: list[float] = []
     return Flight(source, wait, counters, pause=pauses.append, **options), counters, pauses  # type: ignore[arg-type]

@@ -105,9 +105,7 @@ def test_an_empty_variable_is_unset() -> None:
         ("TRITONSTORE_CACHE_FOLDER", "~/x", "absolute path"),
     ],
 )
-def test_a_bad_value_is_named_with_its_origin_and_what_is_allowed(
-    variable: str, value: str, allowed: str
-) -> None:
+def test_a_bad_value_is_named_with_its_origin_and_what_is_allowed(variable: str, value: str, allowed: str) -> None:
     with pytest.raises(SettingsError) as caught:
         Settings.load({**HOME, variable: value})
     for part in (variable, value, allowed):

@@ -33,9 +33,7 @@ class SimpleKey(NamedTuple):
 
 
 def key(name: object) -> SimpleKey:
-    return SimpleKey(
-        sha(name), {"arguments": sha(f"arguments {name}"), "code": sha("code")}, {"name": str(name)}
-    )
+    return SimpleKey(sha(name), {"arguments": sha(f"arguments {name}"), "code": sha("code")}, {"name": str(name)})
 
 
 ANSWER = AccessResult(("x", "y"), ("out",), True)
@@ -52,9 +50,7 @@ def forget(store: AnalysisStore) -> None:
 
 def without_seconds(store: AnalysisStore) -> dict[str, Any]:
     return {
-        name: value
-        for name, value in store.counters.snapshot().items()
-        if value and not name.startswith("seconds")
+        name: value for name, value in store.counters.snapshot().items() if value and not name.startswith("seconds")
     }
 
 
@@ -158,9 +154,7 @@ def huge(path: Path) -> None:
     ],
     ids=["fifo", "folder", "link", "huge sparse file", "empty file"],
 )
-def test_something_strange_in_an_entrys_place_is_a_miss_that_heals(
-    root: Path, make: Callable[[Path], Any]
-) -> None:
+def test_something_strange_in_an_entrys_place_is_a_miss_that_heals(root: Path, make: Callable[[Path], Any]) -> None:
     path = entry_path(root, key(1))
     path.parent.mkdir(parents=True)
     make(path)
@@ -297,9 +291,7 @@ def test_strict_raises_instead(kind: str, tmp_path: Path) -> None:
         store.publish(key(1), ANSWER, 0.0)
 
 
-def test_an_answer_that_cannot_be_written_is_a_counted_fault(
-    root: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_answer_that_cannot_be_written_is_a_counted_fault(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     odd = key(1)._replace(detail={"object": object()})
     store = open_store(str(root), strict=False)
     store.publish(odd, ANSWER, 0.0)

@@ -42,9 +42,7 @@ __all__ = ["MAGIC", "MAX_DEPTH", "MAX_SIZE", "VERSION", "Entry", "Provenance", "
 MAGIC = b"\x8fTSE\r\n\x1a\n"
 VERSION = 1
 
-MAX_SIZE = (
-    1 << 20
-)  # bytes of a whole entry, looked at before anything is parsed; real ones have one to four thousand
+MAX_SIZE = 1 << 20  # bytes of a whole entry, looked at before anything is parsed; real ones have one to four thousand
 MAX_DEPTH = 16  # lists and dicts inside each other in `detail`
 
 _HEADER = struct.Struct(">8sBI32s")

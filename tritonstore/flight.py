@@ -77,9 +77,7 @@ class Flight:
         mine, answer = self._await_turn(digest, ready, deadline)
         lease: Lease | None = None
         try:
-            if (
-                mine is not None
-            ):  # else there is an answer, or the time is up and no lease is waited for as well
+            if mine is not None:  # else there is an answer, or the time is up and no lease is waited for as well
                 lease = self._source.lease(digest) if self._source is not None else None
                 answer = ready() if lease is None else self._await_lease(lease, ready, deadline)
             if answer is not None:

@@ -109,9 +109,7 @@ class Settings(NamedTuple):
         unknown = sorted(set(overrides) - set(_FIELDS))
         if unknown:
             known = ", ".join(sorted({*_FIELDS, "url"}))
-            raise SettingsError(
-                f"there is no setting {unknown[0]!r}; the settings are {known}", unknown[0], "argument"
-            )
+            raise SettingsError(f"there is no setting {unknown[0]!r}; the settings are {known}", unknown[0], "argument")
         values: dict[str, Any] = {}
         origins: dict[str, str] = {}
         for field, (variable, parse, default) in _FIELDS.items():
@@ -144,8 +142,7 @@ class Settings(NamedTuple):
 
 
 def _convert(field: str, given: Any, parse: Any, origin: str) -> Any:
-    """`given` as the field's own type. Text goes through `parse`; other arguments must have the type already.
-    """
+    """`given` as the field's own type. Text goes through `parse`; other arguments must have the type already."""
     try:
         if isinstance(given, str):
             return parse(given)
@@ -176,9 +173,7 @@ def _convert(field: str, given: Any, parse: Any, origin: str) -> Any:
         shown = redact_url(given) if isinstance(given, str) else type(given).__name__
         if not isinstance(given, (str, list, tuple, dict, os.PathLike)):
             shown = repr(given)
-        raise SettingsError(
-            f"{field} = {shown!s} (from {origin}) cannot be used: {error}", field, origin
-        ) from None
+        raise SettingsError(f"{field} = {shown!s} (from {origin}) cannot be used: {error}", field, origin) from None
 
 
 def _default_cache_folder(environ: Mapping[str, str]) -> str:

@@ -108,9 +108,7 @@ class AnalysisStore:
             self.counters.spend("store", time.perf_counter() - started)
 
     @contextmanager
-    def claim(
-        self, key: Key
-    ) -> Iterator[tuple[Literal["answer"], AccessResult] | tuple[Literal["analyse"], None]]:
+    def claim(self, key: Key) -> Iterator[tuple[Literal["answer"], AccessResult] | tuple[Literal["analyse"], None]]:
         """After a miss: yield ``("answer", access)`` if another worker has it by now, else ``("analyse",
         None)``.
 
@@ -132,8 +130,7 @@ class AnalysisStore:
         self.tiers.close()
 
     def _find(self, key: Key) -> tuple[_Remembered, str] | None:
-        """The answer and where it stood. Counts faults, not hits or misses: a waiting claim asks many times.
-        """
+        """The answer and where it stood. Counts faults, not hits or misses: a waiting claim asks many times."""
         if self._off:
             return None
         remembered = self._memory.get(key.digest)
@@ -161,9 +158,7 @@ class AnalysisStore:
         try:
             entry = decode(data)
         except FormatError as error:
-            self.counters.fault(
-                "format", f"entry {key.digest} cannot be used ({error.problem}) and is made anew"
-            )
+            self.counters.fault("format", f"entry {key.digest} cannot be used ({error.problem}) and is made anew")
             return None
         if not matches(entry, key):
             self.counters.fault("mismatch", f"entry {key.digest} answers another question and is made anew")

@@ -134,9 +134,7 @@ def parse_urls(text: str) -> tuple[str, ...]:
     """URLs with commas between them, nearest first. Raises ValueError."""
     urls = tuple(part.strip() for part in text.split(","))
     if not all(urls):
-        raise ValueError(
-            "use one URL, or several with commas between them, nearest first; a comma in a path is %2C"
-        )
+        raise ValueError("use one URL, or several with commas between them, nearest first; a comma in a path is %2C")
     return urls
 
 

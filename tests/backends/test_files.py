@@ -29,9 +29,7 @@ class TestFiles(BackendContract):
     @pytest.fixture
     def backend(self, tmp_path: Path) -> Iterator[Backend]:
         yield FilesBackend(str(tmp_path / "store"))
-        assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".tmp")], (
-            "left a temporary file"
-        )
+        assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".tmp")], "left a temporary file"
 
     def raw_read(self, backend: Backend, digest: str) -> bytes | None:
         assert isinstance(backend, FilesBackend)
@@ -119,9 +117,7 @@ def test_temporary_names_hold_host_process_and_chance(root: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("failing", ["write", "replace", "close"])
-@pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryError()]
-)
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryError()])
 def test_whatever_stops_a_put_leaves_the_old_entry_and_no_temporary(
     root: Path, monkeypatch: pytest.MonkeyPatch, failing: str, error: BaseException
 ) -> None:
@@ -166,9 +162,7 @@ for _ in range(3):
         print("unavailable")
 backend.put("a" * 64, b"z" * 50)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["unavailable"] * 3
     assert [path.name for path in place(root, "a" * 64).parent.iterdir()] == ["a" * 64]
     assert place(root, "a" * 64).read_bytes() == b"z" * 50
@@ -396,9 +390,7 @@ def test_cleaning_leaves_what_is_not_its_own(root: Path) -> None:
     assert sorted(path.name for path in shard.iterdir()) == sorted(["README", "ab" + "c" * 62, CLEANER])
 
 
-def test_one_put_in_256_cleans_without_any_scan_at_the_start(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_put_in_256_cleans_without_any_scan_at_the_start(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scans: list[object] = []
     real = os.scandir
 
@@ -484,9 +476,7 @@ def test_network_file_systems_are_told_by_the_mount_table(tmp_path: Path, folder
     assert is_remote(folder, str(tmp_path / "absent")) is False
 
 
-def test_on_a_network_file_system_a_marker_names_its_owner(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_network_file_system_a_marker_names_its_owner(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tritonstore.backends.leases.is_remote", lambda folder: True)
     first, second = (FileLease(str(root), "ab", "file:///x", may_be_remote=True) for _ in range(2))
     assert first.try_acquire()

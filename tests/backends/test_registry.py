@@ -108,7 +108,5 @@ def test_nothing_heavy_is_imported() -> None:
         "import sys, tritonstore.store as s; s.open_store('/nowhere/x');"
         "print(sorted({'torch', 'triton', 'filelock', 'pathlib', 'pickle'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"

@@ -43,7 +43,7 @@ with target(*CUDA_90):
 print(json.dumps(keys, sort_keys=True))
 """
 
-MODULE = '''{before}
+MODULE = """{before}
 import triton
 import triton.language as tl
 
@@ -57,7 +57,7 @@ def helper(p, q):
 def kernel(x, y, n: tl.constexpr):
     for _ in range(LIMIT):
         helper(x, y)
-'''
+"""
 IMPORTED = """
 import sys, torch
 from importlib import import_module

@@ -239,5 +239,3 @@ def test_a_failed_generation_names_every_tensor() -> None:
     call = from_source("@triton.jit\ndef kernel(x, y):\n    tl.static_assert(False)\n    tl.store(x, 1.0)\n")
     assert answer(call).failed
     assert answer(call).writes == ("x", "y")
-
-

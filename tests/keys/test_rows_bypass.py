@@ -67,9 +67,7 @@ ROWS = {
     "getattr of a module": ("module-value", on("getattr(cfg, 'X') == 1", MODULE)),
     "module handed to a helper": (
         "module-value",
-        MODULE
-        + "@triton.jit\ndef helper(m, p):\n    tl.store(p, m.X)\n"
-        + KERNEL.format("helper(cfg, x)"),
+        MODULE + "@triton.jit\ndef helper(m, p):\n    tl.store(p, m.X)\n" + KERNEL.format("helper(cfg, x)"),
     ),
     "module as a module's attribute": ("module-value", on("getattr(cfg.sub, 'X') == 1", MODULE + "cfg.sub = cfg\n")),
     "module subclass": ("lazy-module", on("cfg.X == 1", SUBCLASS)),
@@ -94,9 +92,7 @@ ROWS = {
     ),
     "JITFunction subclass": (
         "kernel-type",
-        "class Mine(triton.JITFunction): pass\n"
-        + PLAIN.replace("@triton.jit", "")
-        + "kernel = Mine(kernel)\n",
+        "class Mine(triton.JITFunction): pass\n" + PLAIN.replace("@triton.jit", "") + "kernel = Mine(kernel)\n",
     ),
     "gluon": (
         "kernel-type",

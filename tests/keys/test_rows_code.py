@@ -45,18 +45,26 @@ def read(p, q):
 def write(p, q):
     tl.store(p, tl.load(q))
 """
-MIDDLE = HELPERS + """
+MIDDLE = (
+    HELPERS
+    + """
 helper = read
 @triton.jit
 def middle(p, q):
     helper(p, q)
 """
-DEEP = MIDDLE + """
+)
+DEEP = (
+    MIDDLE
+    + """
 @triton.jit
 def outer(p, q):
     middle(p, q)
 """
-CLOSURE = HELPERS + """
+)
+CLOSURE = (
+    HELPERS
+    + """
 def build(helper, FLAG):
     @triton.jit
     def kernel(x, y):
@@ -71,6 +79,7 @@ def build(helper, FLAG):
 FLAG = tl.constexpr(True)
 kernel, rebind = build(read, FLAG)
 """
+)
 MODULE = "import types\ncfg = types.ModuleType('cfg')\ncfg.X = 1\n"
 DEAD = """
 DEAD, FLAG = tl.constexpr(False), tl.constexpr(True)
@@ -174,9 +183,7 @@ ROWS = {
         "x.dtype.element_ty == cfg.X", "cfg.X = tl.float32", "cfg.X = tl.float16", before=MODULE
     ),
     "module attribute removed": on("cfg.X == 1", "cfg.X = 1", "del cfg.X", before=MODULE),
-    "module replaced": on(
-        "cfg.X == 1", "cfg.X = 1", "cfg = types.ModuleType('cfg'); cfg.X = 2", before=MODULE
-    ),
+    "module replaced": on("cfg.X == 1", "cfg.X = 1", "cfg = types.ModuleType('cfg'); cfg.X = 2", before=MODULE),
     "module in a module": on(
         "cfg.sub.X == 1", "cfg.sub.X = 1", "cfg.sub.X = 2", before=MODULE + "cfg.sub = types.ModuleType('sub')"
     ),

@@ -67,7 +67,6 @@ def test_a_patched_triton_or_torch_has_no_key(
     assert digest(call) == before
 
 
-
 def test_a_builtin_in_the_place_of_tritons_own_flips_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     call = plain()
     before = answer(call)

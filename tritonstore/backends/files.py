@@ -105,9 +105,7 @@ class FilesBackend(Backend):
     def put(self, digest: str, data: bytes) -> None:
         check_digest(digest)
         if len(data) > MAX_SIZE:
-            raise StoreError(
-                f"{self.url}: a value of {len(data)} bytes is beyond {MAX_SIZE}", self.url, "put"
-            )
+            raise StoreError(f"{self.url}: a value of {len(data)} bytes is beyond {MAX_SIZE}", self.url, "put")
         shard = self._base + digest[:2]
         try:
             try:
@@ -118,9 +116,7 @@ class FilesBackend(Backend):
         except OSError as error:
             raise self._fault("put", error) from error
         if self._cleans(digest, len(data)):
-            with contextlib.suppress(
-                OSError
-            ):  # what could not be cleaned now is cleaned later; the put has succeeded
+            with contextlib.suppress(OSError):  # what could not be cleaned now is cleaned later; the put has succeeded
                 self._clean(shard, keep=digest)
 
     def delete(self, digest: str) -> bool:
@@ -179,9 +175,7 @@ class FilesBackend(Backend):
             finally:
                 os.close(descriptor)
             _replace(temporary, f"{shard}{os.sep}{digest}")
-        except (
-            BaseException
-        ):  # Ctrl-C as well: a temporary file that stays behind is found only an hour later
+        except BaseException:  # Ctrl-C as well: a temporary file that stays behind is found only an hour later
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
@@ -204,9 +198,7 @@ class FilesBackend(Backend):
         total = 0
         with os.scandir(shard) as files:
             for file in files:
-                with contextlib.suppress(
-                    OSError
-                ):  # one file that cannot be removed must not stop all cleaning
+                with contextlib.suppress(OSError):  # one file that cannot be removed must not stop all cleaning
                     found = file.stat(follow_symlinks=False)
                     if not stat.S_ISREG(found.st_mode):
                         continue

@@ -42,9 +42,7 @@ class FileLease:
         self._path = os.path.join(folder, name)
         self._url = url
         self._may_be_remote = may_be_remote
-        self._lock: BaseFileLock | None = (
-            None  # kept between attempts: a marker's standstill is observed by one object
-        )
+        self._lock: BaseFileLock | None = None  # kept between attempts: a marker's standstill is observed by one object
         self._owner = 0
 
     def try_acquire(self) -> bool:
@@ -64,9 +62,7 @@ class FileLease:
 
     def release(self) -> None:
         lock, self._lock = self._lock, None
-        if (
-            lock is not None and self._owner == os.getpid()
-        ):  # a forked child does not own what its parent acquired
+        if lock is not None and self._owner == os.getpid():  # a forked child does not own what its parent acquired
             try:
                 lock.release()
             except (OSError, RuntimeError):

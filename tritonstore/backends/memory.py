@@ -45,9 +45,7 @@ class MemoryBackend(Backend):
     def put(self, digest: str, data: bytes) -> None:
         check_digest(digest)
         if len(data) > MAX_SIZE:
-            raise StoreError(
-                f"{self.url}: a value of {len(data)} bytes is beyond {MAX_SIZE}", self.url, "put"
-            )
+            raise StoreError(f"{self.url}: a value of {len(data)} bytes is beyond {MAX_SIZE}", self.url, "put")
         data = bytes(data)  # a caller's bytearray may change later
         with self._lock:
             self._drop(digest)

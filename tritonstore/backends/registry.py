@@ -30,9 +30,7 @@ def open_backend(url: str, settings: Settings) -> Backend:
         url = "file://" + url.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
     scheme = url.partition(":")[0].lower()
     if scheme not in SCHEMES or ":" not in url:
-        raise _refuse(
-            url, settings, f"use one of {', '.join(f'{name}:' for name in SCHEMES)} or an absolute path"
-        )
+        raise _refuse(url, settings, f"use one of {', '.join(f'{name}:' for name in SCHEMES)} or an absolute path")
     module, function, extra = SCHEMES[scheme]
     try:
         opener = getattr(importlib.import_module(module), function)
@@ -52,8 +50,7 @@ def open_memory(url: str, settings: Settings) -> Backend:
 
 
 def open_files(url: str, settings: Settings) -> Backend:
-    """`file:///path?durable=true&lock_folder=/path`; a percent sign escapes, the host may be ``localhost``.
-    """
+    """`file:///path?durable=true&lock_folder=/path`; a percent sign escapes, the host may be ``localhost``."""
     from tritonstore.backends.files import FilesBackend
 
     try:
@@ -90,9 +87,7 @@ def _path(text: str, url: str, settings: Settings) -> str:
         raise _refuse(url, settings, "a % in a path is written %25")
     path = unquote(text, errors="surrogateescape")
     if not path.startswith("/") or path.strip("/") == "" or "\0" in path:
-        raise _refuse(
-            url, settings, "a path is absolute and names a folder, as in file:///var/cache/tritonstore"
-        )
+        raise _refuse(url, settings, "a path is absolute and names a folder, as in file:///var/cache/tritonstore")
     return path.rstrip("/")
 
 
