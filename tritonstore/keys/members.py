@@ -67,18 +67,26 @@ def member(place: str, value: Any) -> Any:
 
 def _function(place: str, function: types.FunctionType) -> Any:
     code = function.__code__
-    path = os.path.abspath(code.co_filename)
-    if path.startswith(TRITON_ROOT):
-        where = path.removeprefix(TRITON_ROOT).replace(os.sep, "/")
-    elif code.co_filename.startswith("<frozen ") or (path.startswith(_STANDARD_ROOT) and "-packages" not in path):
-        where = "standard"
-    elif code.co_filename == "<string>" and re.fullmatch("__[a-z]+__", code.co_name):
+    where = _home(code.co_filename)
+    if where is None and code.co_filename == "<string>" and re.fullmatch("__[a-z]+__", code.co_name):
         where = "generated"  # a method that a dataclass or namedtuple compiles from text of its own
-    else:
+    if where is None:
         raise Bypass("patched", f"{place} is a function of {code.co_filename}, which is not Triton's")
     inner = [member(place, value) for value in _enclosed(function)]
     line = code.co_firstlineno if where != "standard" else 0
-    return ("function", where, line, function.__module__, function.__qualname__, inner)
+    # One text for each of a thousand functions: encoding five atoms each would take most of this module's time.
+    text = f"function\0{where}\0{line}\0{function.__module__}\0{function.__qualname__}"
+    return (text, *inner) if inner else text
+
+
+@functools.lru_cache(maxsize=1024)
+def _home(file: str) -> str | None:
+    """A file's name within Triton, "standard" for the standard library, None for any other."""
+    path = os.path.abspath(file)
+    if path.startswith(TRITON_ROOT):
+        return path.removeprefix(TRITON_ROOT).replace(os.sep, "/")
+    standard = path.startswith(_STANDARD_ROOT) and "-packages" not in path
+    return "standard" if standard or file.startswith("<frozen ") else None
 
 
 def _enclosed(function: types.FunctionType) -> list[Any]:
