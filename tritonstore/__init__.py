@@ -28,6 +28,7 @@ Importing `tritonstore` imports neither torch nor triton, nor anything else that
 
 from __future__ import annotations
 
+import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from tritonstore.store import open_store
 
 __version__ = "0.1.0"
+
+# When a process first loaded this package, which the entry point does at the end of `import torch`. Its forked
+# children inherit it along with the code of that moment (see keys/filestat.py).
+LOADED = time.time()
 
 __all__ = ["TritonStoreError", "install", "installed", "keys", "open_store", "stats", "uninstall"]
 

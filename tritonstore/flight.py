@@ -74,10 +74,12 @@ class Flight:
             yield "analyse", None
             return
         deadline = time.monotonic() + self._wait
-        mine, answer = self._await_turn(digest, ready, deadline)
+        mine = threading.Event()
         lease: Lease | None = None
         try:
-            if mine is not None:  # else there is an answer, or the time is up and no lease is waited for as well
+            # Inside the block: an interrupt just after our event went into the table must take it out again.
+            turn, answer = self._await_turn(digest, mine, ready, deadline)
+            if turn:  # else there is an answer, or the time is up and no lease is waited for as well
                 lease = self._source.lease(digest) if self._source is not None else None
                 answer = ready() if lease is None else self._await_lease(lease, ready, deadline)
             if answer is not None:
@@ -91,12 +93,11 @@ class Flight:
         finally:
             if lease is not None:
                 lease.release()
-            if mine is not None:
-                self._land(digest, mine)
+            self._land(digest, mine)
 
     def _await_turn(
-        self, digest: str, ready: Callable[[], _T | None], deadline: float
-    ) -> tuple[threading.Event | None, _T | None]:
+        self, digest: str, mine: threading.Event, ready: Callable[[], _T | None], deadline: float
+    ) -> tuple[bool, _T | None]:
         """Wait to be the only thread of this process at `digest`; without the turn there is an answer, or no
         time.
         """
@@ -105,17 +106,17 @@ class Flight:
             with self._lock:
                 landed = self._flying.get(digest)
                 if landed is None:
-                    mine = self._flying[digest] = threading.Event()
-                    return mine, None
+                    self._flying[digest] = mine
+                    return True, None
             if not waited:
                 waited = True
                 self._counters.lease_wait()
             if not landed.wait(max(0.0, deadline - time.monotonic())):
                 self._counters.lease_timeout()
-                return None, None
+                return False, None
             answer = ready()
             if answer is not None:
-                return None, answer
+                return False, answer
 
     def _land(self, digest: str, mine: threading.Event) -> None:
         with self._lock:

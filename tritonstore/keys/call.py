@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 from triton.runtime.jit import JITFunction
@@ -9,10 +10,11 @@ from triton.runtime.jit import JITFunction
 from tritonstore.errors import Bypass
 from tritonstore.keys.arguments import argument_tokens, effective, overridden, popped, tensor_flags, unwrap
 from tritonstore.keys.code import LEGAL_NAME, CodeRecord, code_record
+from tritonstore.keys.describe import describe_node, listed
 from tritonstore.keys.encoding import key_digest, part_digest
 from tritonstore.keys.integrity import snapshot
 from tritonstore.keys.members import own_object
-from tritonstore.keys.ops import ops_digest
+from tritonstore.keys.ops import ops_detail, ops_digest
 from tritonstore.keys.target import TargetPart, target_part
 from tritonstore.keys.toolchain import Toolchain, toolchain
 from tritonstore.keys.values import Token
@@ -55,28 +57,19 @@ class CallKey:
         }
         self.digest = key_digest(self.parts)
 
-    def describe(self) -> dict[str, Any]:
-        """What the parts say, as plain data: enough to explain a difference and to ask the question again."""
-        return {
-            "kernel": list(self.kernel),
-            "toolchain": _listed(self._toolchain.detail),
-            "target": _listed(self._target.detail),
-            "arguments": _listed(self._arguments),
-            "code": _listed(self._code),
+    def describe(self, parts: Collection[str] = PARTS) -> dict[str, Any]:
+        """What these parts say, as plain data: enough to explain a difference and to ask the question again."""
+        say: dict[str, Callable[[], Any]] = {
+            "toolchain": lambda: listed(self._toolchain.detail),
+            "target": lambda: listed(self._target.detail),
+            "ops": lambda: ops_detail(self.parts["ops"]),
+            "arguments": lambda: listed(self._arguments),
+            "code": lambda: [describe_node(*each) for each in self._code],
         }
+        return {"kernel": list(self.kernel), **{part: say[part]() for part in PARTS if part in parts}}
 
     def __repr__(self) -> str:
         return f"CallKey({self.kernel[1]}, {self.digest[:16]})"
-
-
-def _listed(value: Any) -> Any:
-    """The same with fresh lists and dicts all the way down, as an entry holds it."""
-    if isinstance(value, (tuple, list)):
-        return [_listed(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _listed(item) for name, item in value.items()}
-    # An entry's integers end at 64 bits, constexpr integers do not.
-    return str(value) if type(value) is int and not -(2**63) <= value < 2**64 else value
 
 
 def call_key(kernel: Any, kwargs: dict[str, Any], tma_descriptor_metadata: dict[str, Any] | None = None) -> CallKey:
@@ -97,7 +90,8 @@ def call_key(kernel: Any, kwargs: dict[str, Any], tma_descriptor_metadata: dict[
 def _call_key(kernel: Any, kwargs: dict[str, Any], metadata: dict[str, Any] | None) -> CallKey:
     function, config = unwrap(kernel)
     target = target_part()
-    compiler = toolchain(snapshot())
+    memory = snapshot()
+    compiler = toolchain(memory)
     ops = ops_digest()
     given = effective(function, kwargs, config, target.option_names)
 
@@ -127,6 +121,8 @@ def _call_key(kernel: Any, kwargs: dict[str, Any], metadata: dict[str, Any] | No
     slot = (compiler, target, ops, tuple(tokens), replaced)
     key: CallKey | None = record.keys.get(slot)
     if key is None:
+        if snapshot(deep=True).digest != memory.digest:
+            return _call_key(kernel, kwargs, metadata)
         flags = tensor_flags(tokens, replaced, function.arg_names)
         arguments = tuple(zip(function.arg_names, tokens, flags, strict=True))
         key = CallKey(function, compiler, target, ops, arguments, record)

@@ -9,9 +9,10 @@ as each value that the record speaks of is either watched by identity and immuta
 
 from __future__ import annotations
 
-import hashlib
+import inspect
 import itertools
 import re
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -21,16 +22,19 @@ from triton.compiler.code_generator import CodeGenerator
 from triton.runtime.jit import JITCallable, JITFunction, get_full_name
 
 from tritonstore.errors import Bypass
-from tritonstore.keys.encoding import encode, part_digest
+from tritonstore.keys.describe import NamedNode
+from tritonstore.keys.encoding import part_digest
+from tritonstore.keys.integrity import WATCHED
 from tritonstore.keys.members import own_object
 from tritonstore.keys.syntax import ANNOTATION, BODY, DEFAULT, Mention, read_source
 from tritonstore.keys.values import Token, value_token
-from tritonstore.keys.watch import ABSENT, Watch
+from tritonstore.keys.watch import ABSENT, OVERRIDES, Watch
 
 _SLOT = "__tritonstore_code__"
 _BUILTIN_NAMES = frozenset(CodeGenerator.builtin_namespace)
 LEGAL_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
 _MAX_RECORDS = 64
+_STUBS = "triton.language.extra.libdevice"
 _FAILS: Token = ("lookup-fails",)
 _TRITON_VALUE_MODULES = ("triton.language", "triton.experimental.gluon")
 
@@ -40,7 +44,7 @@ class CodeRecord:
 
     __slots__ = ("digest", "functions", "keys", "nodes", "watch")
 
-    def __init__(self, functions: tuple[Any, ...], nodes: tuple[tuple[str, str], ...], digest: str, watch: Watch):
+    def __init__(self, functions: tuple[Any, ...], nodes: tuple[NamedNode, ...], digest: str, watch: Watch):
         self.functions = functions
         self.nodes = nodes
         self.digest = digest
@@ -64,10 +68,11 @@ def code_record(kernel: Any, arguments: tuple[Any, ...]) -> CodeRecord:
     slot = tuple(map(id, arguments))
     if records is not None:
         record: CodeRecord | None = records.get(slot)
-        if record is not None and record.watch.holds():
+        # A shallow copy of a kernel shares this very dict with it, and may differ in its source.
+        if record is not None and record.functions[0] is kernel and record.watch.holds():
             return record
     record = _build(kernel, arguments)
-    if records is None or len(records) >= _MAX_RECORDS:
+    if records is None or len(records) >= _MAX_RECORDS or any(r.functions[0] is not kernel for r in records.values()):
         records = {}
         kernel.__dict__[_SLOT] = records
     records[slot] = record
@@ -77,11 +82,11 @@ def code_record(kernel: Any, arguments: tuple[Any, ...]) -> CodeRecord:
 def _build(kernel: Any, arguments: tuple[Any, ...]) -> CodeRecord:
     walk = _Walk(kernel, arguments)
     nodes = walk.nodes()
-    labels = tuple(
-        (get_full_name(function), hashlib.sha256(encode(node)).hexdigest())
+    named = tuple(
+        (get_full_name(function), tuple(function.fn.__code__.co_freevars), node)
         for function, node in zip(walk.functions, nodes, strict=True)
     )
-    return CodeRecord(tuple(walk.functions), labels, part_digest("code", nodes), walk.watch)
+    return CodeRecord(tuple(walk.functions), named, part_digest("code", nodes), walk.watch)
 
 
 class _Walk:
@@ -92,7 +97,9 @@ class _Walk:
         self.functions: list[Any] = []
         self.index: dict[int, int] = {}
         self.full_names: dict[str, int] = {}
-        for function in (kernel, *arguments):
+        # The kernel is a node also where it is one of Triton's own: its text is what is asked about.
+        self._add(kernel)
+        for function in arguments:
             self.jit_token(function)
 
     def nodes(self) -> list[Token]:
@@ -110,12 +117,20 @@ class _Walk:
             return own
         if type(function) is not JITFunction:
             raise Bypass("value-type", f"a {type(function).__name__} stands where a @triton.jit function is expected")
+        if (function.__module__ or "").partition(".")[0] == "triton":
+            # Triton names what it generates by module and name, and would take one for the other.
+            raise Bypass("name", f"{get_full_name(function)} is named like a part of Triton, but is not")
+        return ("jit", self._add(function))
+
+    def _add(self, function: Any) -> int:
         position = self.index.setdefault(id(function), len(self.functions))
         if position == len(self.functions):
             self.functions.append(function)
-        return ("jit", position)
+        return position
 
     def node(self, function: Any, root: bool) -> Token:
+        if not OVERRIDES.isdisjoint(vars(function)):
+            raise Bypass("kernel-type", f"{get_full_name(function)} has methods of its own")
         if function.is_gluon():
             raise Bypass("kernel-type", f"{get_full_name(function)} is a Gluon kernel")
         self.watch.function(function)
@@ -125,24 +140,25 @@ class _Walk:
             constexpr = bool(parameter.is_constexpr)
             unspecialised = bool(parameter.do_not_specialize or parameter.do_not_specialize_on_alignment)
             default: Token = ()
-            if not root and parameter.has_default:
+            bound = function.signature.parameters.get(parameter.name)
+            if not root and bound is not None and bound.default is not inspect.Parameter.empty:
                 # A helper is bound with its default *object*, which its source does not tell.
-                default = (self.value(parameter.default),)
+                default = (self.value(bound.default),)
             parameters.append(
                 (parameter.name, str(parameter._param.kind), constexpr, constexpr and unspecialised, default)
             )
         if [entry[0] for entry in parameters] != function.arg_names:
             raise Bypass("parameters", f"{get_full_name(function)}.arg_names are not its parameters")
-        constexprs = {entry[0] for entry in parameters if entry[2]}
+        scope = _Scope(function, self)
         arguments = []
         for argument in syntax.arguments:
             written = argument.default
-            if root and argument.name in constexprs and written is not None and written[0] == "literal":
+            if root and written is not None and written[0] == "literal" and scope.is_constexpr(argument.names):
                 written = None
+            if syntax.entangled:
+                written = argument.text
             arguments.append((argument.name, argument.annotation, written))
-        scope = _Scope(function, self)
-        bound = syntax.parameters
-        names = [entry for mention in syntax.mentions for entry in scope.tokens(mention, bound)]
+        names = [entry for mention in syntax.mentions for entry in scope.tokens(mention, syntax.bound)]
         full_name = self.full_names.setdefault(get_full_name(function), len(self.full_names))
         noinline = not root and bool(function.noinline)
         must_use = bool(getattr(function, "_must_use_result", False))
@@ -154,7 +170,22 @@ class _Walk:
         if identity is None:
             return None
         self.watch.inside(value)
+        if identity.startswith(_STUBS + ":"):
+            self._device_functions(identity.partition(":")[2])
         return ("triton", identity)
+
+    def _device_functions(self, name: str) -> None:
+        """Each backend puts a function of its own in a stub's place; which one, the target says."""
+        for backend in ("cuda", "hip"):
+            place = f"triton.language.extra.{backend}.libdevice"
+            module = sys.modules.get(place, ABSENT)
+            self.watch.item(sys.modules, place, module)
+            if module is not ABSENT:
+                found = vars(module).get(name, ABSENT)
+                self.watch.item(vars(module), name, found)
+                if found is not ABSENT and own_object(found) is None:
+                    raise Bypass("patched", f"{place}.{name} is not Triton's")
+                self.watch.inside(found)
 
     def value(self, value: Any) -> Token:
         token = value_token(value, self.jit_token)
@@ -193,7 +224,16 @@ class _Scope:
         self.walk.watch.item(self.globals, name, value)
         return value
 
-    def tokens(self, mention: Mention, parameters: frozenset[str]) -> list[Token]:
+    def is_constexpr(self, names: tuple[str, ...]) -> bool:
+        """Whether a dotted name of an annotation is ``tl.constexpr`` itself; Triton goes by its spelling elsewhere."""
+        if not names:
+            return False
+        value = self.lookup(names[0])
+        for name in names[1:]:
+            value = vars(value).get(name) if type(value) is types.ModuleType else None
+        return value is tl.constexpr
+
+    def tokens(self, mention: Mention, bound: frozenset[str]) -> list[Token]:
         value = self.lookup(mention.root)
         name, path = mention.root, mention.path
         if value is ABSENT:
@@ -201,7 +241,7 @@ class _Scope:
             fails = mention.place == ANNOTATION and name not in _BUILTIN_NAMES
             return [(mention.place, (name, *path), _FAILS)] if fails else []
         out: list[Token] = []
-        hidden = name in parameters and mention.place == BODY
+        hidden = name in bound and mention.place == BODY
         if path and (hidden or not isinstance(value, types.ModuleType)):
             # The return checker reads the first attribute off the global even where a local hides the name.
             out.append((mention.place, (name, path[0]), ("has", self._has(value, path[0]))))
@@ -223,14 +263,20 @@ class _Scope:
 
     def _has(self, owner: Any, attribute: str) -> bool:
         if isinstance(owner, types.ModuleType):
-            found = vars(owner).get(attribute, ABSENT)
-            self.walk.watch.item(vars(owner), attribute, found)
-            if found is ABSENT and "__getattr__" in vars(owner):
+            namespace = self._plain_module(owner.__name__, owner)
+            found = namespace.get(attribute, ABSENT)
+            self.walk.watch.item(namespace, attribute, found)
+            if found is ABSENT and "__getattr__" in namespace:
                 raise Bypass("lazy-module", f"{owner.__name__}.{attribute} is made on demand by its module")
             return found is not ABSENT
-        present = hasattr(owner, attribute)
-        self.walk.watch.attribute(owner, attribute, present)
-        return present
+        return self.walk.watch.attribute(owner, attribute)
+
+    def _plain_module(self, name: str, module: types.ModuleType) -> dict[str, Any]:
+        """The namespace of a module whose class has no say in what its attributes are."""
+        if type(module) is not types.ModuleType:
+            raise Bypass("lazy-module", f"{name} is a {type(module).__qualname__}, which makes attributes on demand")
+        self.walk.watch.kind(module)
+        return vars(module)
 
     def _name_token(self, name: str, value: Any, place: str) -> Token:
         """As CodeGenerator's global lookup: what it lets pass is a value, all else fails when it is reached."""
@@ -262,12 +308,12 @@ class _Scope:
         value: Any = module
         trail = mention.root
         for depth, attribute in enumerate(mention.path):
-            namespace = vars(value)
+            namespace = self._plain_module(trail, value)
             found = namespace.get(attribute, ABSENT)
             walk.watch.item(namespace, attribute, found)
             trail = f"{trail}.{attribute}"
             if found is ABSENT:
-                if "__getattr__" in namespace or type(value) is not types.ModuleType:
+                if "__getattr__" in namespace:
                     raise Bypass("lazy-module", f"{trail} is made on demand by its module")
                 return _FAILS
             value = found
@@ -285,4 +331,6 @@ class _Scope:
             # Reading it is all that happens to it, and that went well.
             return ("evaluated",)
         own = walk.own(value)
+        if own is not None and rest and value.__module__ not in WATCHED:
+            raise Bypass("value-type", f"an attribute of {trail} is read, which may change unseen")
         return walk.value(value) if own is None else own

@@ -16,6 +16,7 @@ import time
 
 import msgpack
 
+import tritonstore
 from tritonstore.settings import Settings
 
 _VERSION = 1
@@ -27,17 +28,21 @@ Identity = tuple[int, int, int, int, int]
 
 
 def process_start() -> float:
-    """When this process started, in seconds since the epoch; a file changed later may not be the one imported."""
+    """Since when the code in this process may have been imported, in seconds since the epoch.
+
+    A file changed later may not be the one in memory. A forked child has its parent's code, which is older than it.
+    """
+    return min(_started(), tritonstore.LOADED)
+
+
+def _started() -> float:
     try:
         with open("/proc/self/stat", "rb") as file:
             ticks = int(file.read().rpartition(b")")[2].split()[19])
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
         return time.time() - age
     except (OSError, ValueError, IndexError, AttributeError):
-        return _IMPORTED
-
-
-_IMPORTED = time.time()
+        return tritonstore.LOADED
 
 
 class FileDigests:
@@ -84,7 +89,10 @@ class FileDigests:
             return
         # Other Triton installations of this user stay remembered, the ones just used first.
         merged = dict(list({**self._used, **{k: v for k, v in self._known.items() if k not in self._used}}.items()))
-        body: bytes = msgpack.packb([[path, *entry] for path, entry in list(merged.items())[:_MAX_FILES]])
+        try:
+            body: bytes = msgpack.packb([[path, *entry] for path, entry in list(merged.items())[:_MAX_FILES]])
+        except ValueError:  # a path that is no text
+            return
         data = hashlib.sha256(body).digest() + body
         folder = os.path.dirname(self._path)
         with contextlib.suppress(OSError):

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch._higher_order_ops.triton_kernel_wrap as analysis
 import triton
+import triton._utils
 import triton.backends
 import triton.backends.compiler
 import triton.compiler.code_generator
@@ -25,6 +26,7 @@ import triton.compiler.compiler
 import triton.language as tl
 import triton.language.core
 import triton.language.math
+import triton.language.random
 import triton.language.semantic
 import triton.language.standard
 import triton.language.target_info
@@ -32,7 +34,7 @@ import triton.runtime.jit
 
 from tritonstore.errors import Bypass
 from tritonstore.keys.encoding import part_digest
-from tritonstore.keys.members import TRITON_ROOT, is_kind, member
+from tritonstore.keys.members import TRITON_ROOT, functions_of, is_kind, member
 
 _OWN_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ANALYSIS_FILE = os.path.abspath(analysis.__file__)
@@ -51,13 +53,18 @@ _MODULES = (
     triton.language.semantic,
     triton.language.standard,
     triton.language.math,
+    triton.language.random,
     triton.compiler.code_generator,
     triton.compiler.compiler,
     triton.runtime.jit,
     triton.language.target_info,
     triton.backends.compiler,
+    triton._utils,
     *_BACKENDS,
 )
+
+WATCHED = frozenset(module.__name__ for module in _MODULES)
+"""The modules whose own members, and those of their classes, cannot change unseen."""
 
 # PyTorch's generation and walk of the TTIR. Its entry is left out: other caches live there, and what they return is
 # stored only if PyTorch's own walk is seen to have made it.
@@ -77,6 +84,10 @@ _IGNORED = re.compile(
 )
 
 
+# Filled as kernels are defined; code generation does not read it.
+_GROWING = "_triton_jit_function_registry"
+
+
 def _namespaces() -> tuple[tuple[str, Any], ...]:
     found: dict[str, Any] = {module.__name__: module for module in _MODULES}
     for module in _MODULES:
@@ -92,16 +103,36 @@ class Snapshot:
     def __init__(self) -> None:
         self.namespaces = _namespaces()
         # Live views first: copying before looking means that a change in between is seen by the next call.
-        self.copies = [(vars(owner), dict(vars(owner))) for _, owner in self.namespaces]
+        self.copies: list[tuple[Any, Any]] = [(vars(owner), dict(vars(owner))) for _, owner in self.namespaces]
         self.analysis = tuple(map(vars(analysis).get, _ANALYSIS))
         members = [(name, _analysis_member(name, value)) for name, value in zip(_ANALYSIS, self.analysis, strict=True)]
+        functions: list[types.FunctionType] = []
         for place, owner in self.namespaces:
             for name, value in sorted(vars(owner).items()):
-                if not _IGNORED.fullmatch(name):
-                    identity = member(f"{place}.{name}", value)
-                    if identity is not None:
-                        members.append((f"{place}.{name}", identity))
+                if _IGNORED.fullmatch(name):
+                    continue
+                identity = member(f"{place}.{name}", value)
+                functions.extend(functions_of(value))
+                if is_kind(value, (dict, list)) and not name.startswith("__") and name != _GROWING:
+                    identity = self._table(f"{place}.{name}", value)
+                if identity is not None:
+                    members.append((f"{place}.{name}", identity))
+        self.insides = [(each, each.__code__, each.__defaults__, each.__kwdefaults__) for each in functions]
         self.digest = part_digest("triton-in-memory", members)
+
+    def _table(self, place: str, table: Any) -> Any:
+        """A dict or list that code generation goes by can change without its name moving."""
+        self.copies.append((table, table.copy()))
+        if is_kind(table, dict):
+            return [(member(place, key), member(place, value)) for key, value in table.items()]
+        return [member(place, value) for value in table]
+
+    def inside_holds(self) -> bool:
+        """Whether no function was given other code or defaults in place. Asked once for each key."""
+        return all(
+            each.__code__ is code and each.__defaults__ is defaults and each.__kwdefaults__ is keywords
+            for each, code, defaults, keywords in self.insides
+        )
 
     def holds(self) -> bool:
         if not all(map(operator.is_, map(vars(analysis).get, _ANALYSIS), self.analysis)):
@@ -119,14 +150,16 @@ class Snapshot:
 _snapshot: Snapshot | None = None
 
 
-def snapshot() -> Snapshot:
+def snapshot(deep: bool = False) -> Snapshot:
     """The verified state of Triton's front end in memory; the same object as long as nothing has moved.
+
+    ``deep``: look into the functions, too, whose code somebody may have replaced in place.
 
     Raises Bypass("patched") naming a member that neither Triton nor the standard library defines.
     """
     global _snapshot
     known = _snapshot
-    if known is None or not known.holds():
+    if known is None or not known.holds() or (deep and not known.inside_holds()):
         _snapshot = None
         known = _snapshot = Snapshot()
     return known

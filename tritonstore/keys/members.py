@@ -12,6 +12,7 @@ import re
 import sys
 import textwrap
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import triton
@@ -56,6 +57,8 @@ def member(place: str, value: Any) -> Any:
         return ("class", value.__module__, value.__qualname__)
     if value is None or type(value) in (bool, int, float, str):
         return (type(value).__name__, value)
+    if is_kind(value, types.BuiltinFunctionType):
+        return ("builtin", str(value.__module__), value.__qualname__)
     if type(value) is tl.constexpr and type(value.value) in (bool, int, float, str):
         return ("constexpr", type(value.value).__name__, value.value)
     if type(value) is functools._lru_cache_wrapper:
@@ -73,6 +76,8 @@ def _function(place: str, function: types.FunctionType) -> Any:
     if where is None:
         raise Bypass("patched", f"{place} is a function of {code.co_filename}, which is not Triton's")
     inner = [member(place, value) for value in _enclosed(function)]
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    inner.extend(member(place, value) for value in defaults)
     line = code.co_firstlineno if where != "standard" else 0
     # One text for each of a thousand functions: encoding five atoms each would take most of this module's time.
     text = f"function\0{where}\0{line}\0{function.__module__}\0{function.__qualname__}"
@@ -82,7 +87,10 @@ def _function(place: str, function: types.FunctionType) -> Any:
 @functools.lru_cache(maxsize=1024)
 def _home(file: str) -> str | None:
     """A file's name within Triton, "standard" for the standard library, None for any other."""
-    path = os.path.abspath(file)
+    try:
+        path = os.path.abspath(file)
+    except OSError:  # a relative path, and the working directory is gone
+        path = file
     if path.startswith(TRITON_ROOT):
         return path.removeprefix(TRITON_ROOT).replace(os.sep, "/")
     standard = path.startswith(_STANDARD_ROOT) and "-packages" not in path
@@ -100,7 +108,7 @@ def _enclosed(function: types.FunctionType) -> list[Any]:
 
 
 def _known_callable(value: Any) -> bool:
-    if is_kind(value, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
+    if is_kind(value, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return True
     return (type(value).__module__ or "").partition(".")[0] in ("triton", "typing", "typing_extensions")
 
@@ -127,6 +135,21 @@ def own_object(value: Any) -> str | None:
         return None
     member(f"{module}.{name}", value)
     return f"{module}:{name}"
+
+
+def functions_of(value: Any) -> Iterator[types.FunctionType]:
+    """The Python functions that a member runs: itself, or what it wraps."""
+    if is_kind(value, types.FunctionType):
+        yield value
+        for enclosed in _enclosed(value):
+            yield from functions_of(enclosed)
+    elif is_kind(value, (staticmethod, classmethod)):
+        yield from functions_of(value.__func__)
+    elif is_kind(value, property):
+        for part in (value.fget, value.fset, value.fdel):
+            yield from functions_of(part)
+    elif is_kind(value, JITCallable):
+        yield from functions_of(value.fn)
 
 
 def replaceable(value: Any) -> list[tuple[Any, str, Any]]:

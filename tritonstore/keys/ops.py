@@ -28,12 +28,20 @@ def ops_digest() -> str:
     if _known is not None and table == _known[0]:
         return _known[1]
     copy = dict(table)
-    digest = part_digest("ops", [(name, *_entry(name, copy[name])) for name in sorted(copy)])
+    entries = [(name, *_entry(name, copy[name])) for name in sorted(copy)]
+    digest = part_digest("ops", entries)
+    _details[digest] = {entry[0]: part_digest("op", entry)[:16] for entry in entries}
     _known = (copy, digest)
     return digest
 
 
+def ops_detail(digest: str) -> dict[str, str]:
+    """For each operation of the OPS part with this digest, a short digest of what the table says about it."""
+    return dict(_details.get(digest, {}))
+
+
 _NONE: dict[str, Any] = {}
+_details: dict[str, dict[str, str]] = {}
 
 
 def _entry(name: str, entry: Any) -> tuple[Any, ...]:

@@ -38,23 +38,27 @@ class Argument:
     ``annotation`` is the expression where it is more than a name, a dotted name or a literal: it could then fail in
     ways that only its text tells. ``default`` likewise where it is not a literal; a literal that code generation
     cannot turn into a tensor (text, an integer beyond 64 bits) is ("literal", value): it fails a parameter that is
-    not a constexpr.
+    not a constexpr. ``names`` is the annotation as a dotted name, if it is one; ``text`` the default as it stands.
     """
 
     name: str
     annotation: Any
     default: Any
+    names: tuple[str, ...]
+    text: Any
 
 
 @dataclass(frozen=True)
 class Syntax:
+    """``bound`` are the names that the body never looks up outside: its parameters, and the locals that a plain
+    assignment sets before any use. ``entangled``: one default mentions another parameter, whose default it then reads.
+    """
+
     arguments: tuple[Argument, ...]
     body: tuple[Any, ...]
     mentions: tuple[Mention, ...]
-
-    @property
-    def parameters(self) -> frozenset[str]:
-        return frozenset(argument.name for argument in self.arguments)
+    bound: frozenset[str]
+    entangled: bool
 
 
 @functools.lru_cache(maxsize=4096)
@@ -85,6 +89,8 @@ def read_source(source: str) -> Syntax:
                 parameter.arg,
                 None if annotation is None or _is_name(annotation) or _is_literal(annotation) else _plain(annotation),
                 _default(default),
+                _dotted(annotation),
+                None if default is None else _plain(default),
             )
         )
     body = function.body
@@ -93,13 +99,43 @@ def read_source(source: str) -> Syntax:
     if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and type(body[0].value.value) is str:
         body = body[1:]
     ordered = tuple(sorted(mentions, key=lambda mention: (mention.root, mention.path, mention.place)))
-    return Syntax(tuple(arguments), tuple(_plain(statement) for statement in body), ordered)
+    names = frozenset(argument.name for argument in arguments)
+    entangled = any(mention.place == DEFAULT and mention.root in names for mention in ordered)
+    bound = names | _set_before_use(body)
+    return Syntax(tuple(arguments), tuple(_plain(statement) for statement in body), ordered, bound, entangled)
+
+
+def _set_before_use(body: list[ast.stmt]) -> set[str]:
+    """Names whose first mention, in the order of evaluation, is the target of a plain assignment of the body itself."""
+    seen: set[str] = set()
+    found: set[str] = set()
+    for statement in body:
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = statement.targets[0]
+            seen.update(mention.root for mention in _mentions(statement.value, BODY))
+            if isinstance(target, ast.Name) and target.id not in seen:
+                found.add(target.id)
+        seen.update(mention.root for mention in _mentions(statement, BODY))
+    return found
+
+
+def _dotted(node: ast.expr | None) -> tuple[str, ...]:
+    if node is None or not _is_name(node):
+        return ()
+    path: list[str] = []
+    while isinstance(node, ast.Attribute):
+        path.append(node.attr)
+        node = node.value
+    assert isinstance(node, ast.Name)
+    return (node.id, *reversed(path))
 
 
 def _plain(node: Any) -> Any:
     """A syntax tree as nested tuples of plain data, without positions."""
     if isinstance(node, ast.AST):
-        return (type(node).__name__, *((name, _plain(value)) for name, value in ast.iter_fields(node)))
+        # "kind" tells u"text" from "text", which are equal.
+        fields = ((name, value) for name, value in ast.iter_fields(node) if name != "kind")
+        return (type(node).__name__, *((name, _plain(value)) for name, value in fields))
     if isinstance(node, list):
         return ("list", *(_plain(item) for item in node))
     if type(node) is complex:
@@ -117,6 +153,9 @@ def _is_name(node: ast.expr) -> bool:
 
 
 def _is_literal(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and type(node.op) is ast.USub and isinstance(node.operand, ast.Constant):
+        value = node.operand.value
+        return isinstance(value, (int, float)) and type(value) is not bool and value < 2**63
     return isinstance(node, ast.Constant) and type(node.value) in (bool, int, float, str, type(None))
 
 
@@ -125,7 +164,7 @@ def _default(node: ast.expr | None) -> Any:
         return None
     if not _is_literal(node):
         return _plain(node)
-    value = node.value if isinstance(node, ast.Constant) else None
+    value = node.value if isinstance(node, ast.Constant) else None  # a negative number fits
     fits = type(value) is not str and not (type(value) is int and value >= 2**63)
     return None if fits else ("literal", value)
 

@@ -15,7 +15,6 @@ import csv
 import importlib.metadata
 import os
 import sys
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,23 +43,21 @@ class Toolchain:
     detail: dict[str, Any]
 
 
-_lock = threading.Lock()
 _known: tuple[Snapshot, Toolchain] | None = None
 
 
 def toolchain(memory: Snapshot) -> Toolchain:
     """The toolchain of this process, whose code in memory is ``memory``. Raises Bypass("toolchain").
 
-    When memory changes (a module was reloaded, a patch came or went) the files are looked at again.
+    When memory changes (a module was reloaded, a patch came or went) the files are looked at again. Two threads may
+    both look, with one result: a lock here could be held by a thread that a fork leaves behind.
     """
     global _known
     known = _known
     if known is None or known[0] is not memory:
-        with _lock:
-            known = _known
-            if known is None or known[0] is not memory:
-                files = fingerprint(os.path.dirname(torch.__file__), os.path.dirname(triton.__file__))
-                known = _known = (memory, Toolchain((files.record, memory.digest), files.detail))
+        files = fingerprint(os.path.dirname(torch.__file__), os.path.dirname(triton.__file__))
+        detail = {**files.detail, "in_memory": memory.digest}
+        known = _known = (memory, Toolchain((files.record, memory.digest), detail))
     return known[1]
 
 
@@ -90,6 +87,7 @@ def fingerprint(torch_root: str, triton_root: str) -> Toolchain:
         "torch": versions[0],
         "torch_git": versions[1],
         "analysis": part_digest("analysis-files", analysis),
+        "analysis_files": {name: content[:16] for name, content in analysis},
         "triton": versions[2],
         "triton_files": front_end,
         "python": f"{python[0]} {python[1]}.{python[2]}" + (" -O" if python[3] else ""),
@@ -133,7 +131,9 @@ def _read_record(root: str) -> dict[str, tuple[str, int, int]]:
             return {}
     try:
         with open(path, encoding="utf-8", newline="") as lines:
-            written = os.fstat(lines.fileno()).st_ctime_ns
+            status = os.fstat(lines.fileno())
+            # A chmod or a copy of the whole tree renews every change time; the earlier of both is when it was written.
+            written = min(status.st_mtime_ns, status.st_ctime_ns)
             rows = list(csv.reader(lines))
     except (OSError, UnicodeDecodeError, csv.Error):
         return {}

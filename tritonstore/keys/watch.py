@@ -7,6 +7,7 @@ tensor, and 1 == True.
 
 from __future__ import annotations
 
+import inspect
 import operator
 import types
 from collections.abc import Callable
@@ -25,13 +26,16 @@ ABSENT: Any = type("_Absent", (), {"__repr__": lambda self: "<absent>"})()
 class Watch:
     """What one record depends on. Filled while the record is built; ``holds()`` afterwards."""
 
-    __slots__ = ("_cells", "_checks", "_functions", "_insides", "_items", "_seen")
+    __slots__ = ("_cells", "_checks", "_flags", "_functions", "_hints", "_insides", "_items", "_modules", "_seen")
 
     def __init__(self) -> None:
         self._items: list[tuple[Callable[..., Any], str, Any]] = []
         self._cells: list[tuple[Any, Any]] = []
         self._checks: list[Callable[[], bool]] = []
         self._functions: list[tuple[Any, tuple[Any, ...], list[Any], list[str]]] = []
+        self._flags: list[tuple[Any, Any]] = []
+        self._hints: list[tuple[Any, Any, Any]] = []
+        self._modules: list[types.ModuleType] = []
         self._insides: list[tuple[Any, str, Any]] = []
         self._seen: set[tuple[int, str]] = set()
 
@@ -46,10 +50,23 @@ class Watch:
         """A closure cell still holds ``value``."""
         self._cells.append((cell, value))
 
-    def attribute(self, owner: Any, name: str, present: bool) -> None:
-        """``hasattr(owner, name)`` is ``present``; asked again each time, since an object may gain attributes."""
+    def attribute(self, owner: Any, name: str) -> bool:
+        """Whether ``owner`` has an attribute; asked again each time, since an object may gain some.
+
+        Asked without running it: a property of somebody's global is none of our business. Raises Bypass("value-type")
+        where only the object itself could tell.
+        """
+        if hasattr(type(owner), "__getattr__"):
+            raise Bypass("value-type", f"a {type(owner).__qualname__} makes its attribute {name} on demand")
+        present = inspect.getattr_static(owner, name, ABSENT) is not ABSENT
         if not is_frozen(owner):
-            self._checks.append(lambda: hasattr(owner, name) is present)
+            self._checks.append(lambda: (inspect.getattr_static(owner, name, ABSENT) is not ABSENT) is present)
+        return present
+
+    def kind(self, module: types.ModuleType) -> None:
+        """A module is still of the plain kind, whose attributes are what its dict holds."""
+        if not any(known is module for known in self._modules):
+            self._modules.append(module)
 
     def value(self, value: Any, token: Token) -> None:
         """A compile-time value still has this token. Immutable values and functions are watched where they stand."""
@@ -71,6 +88,11 @@ class Watch:
     def function(self, function: Any) -> None:
         """A JITFunction still has the source, parameters and flags that were read."""
         self._functions.append((function, _state(function), list(function.params), list(function.arg_names)))
+        self._flags.append((function, getattr(function, _MUST_USE, False)))
+        for parameter in function.params:
+            if parameter.is_constexpr:
+                hints = (parameter.do_not_specialize, parameter.do_not_specialize_on_alignment)
+                self._hints.append((parameter, *hints))
 
     def holds(self) -> bool:
         """Whether all of it is unchanged. Raises nothing: what cannot be compared has changed."""
@@ -81,7 +103,19 @@ class Watch:
             for function, state, parameters, names in self._functions:
                 if function.params != parameters or function.arg_names != names:
                     return False
-                if not _identical(_state(function), state):
+                if not _identical(_state(function), state) or not OVERRIDES.isdisjoint(function.__dict__):
+                    return False
+            for function, must_use in self._flags:
+                if getattr(function, _MUST_USE, False) is not must_use:
+                    return False
+            for parameter, plain, alignment in self._hints:
+                if (
+                    parameter.do_not_specialize is not plain
+                    or parameter.do_not_specialize_on_alignment is not alignment
+                ):
+                    return False
+            for module in self._modules:
+                if type(module) is not types.ModuleType:
                     return False
             for own, attribute, value in self._insides:
                 if getattr(own, attribute) is not value:
@@ -96,6 +130,11 @@ class Watch:
             return False
         return True
 
+
+_MUST_USE = "_must_use_result"
+
+# Methods of a JITFunction that code generation calls; an attribute of that name on the object itself hides one.
+OVERRIDES = frozenset({"get_capture_scope", "is_gluon", "parse", "repr", "src", "type"})
 
 # What code generation and the analysis read off a JITFunction, and off the Python function in it.
 _state = operator.attrgetter(

@@ -6,17 +6,17 @@ from __future__ import annotations
 def notice(text: str) -> None:
     """Warn with `text`, and log it where logging is set up.
 
-    Under ``-W error`` a warning is an exception, which here would fail the export that the notice is about:
-    it is swallowed, and logged instead.
+    Under ``-W error`` a warning is an exception, and a program may show warnings in its own way: either could fail
+    the export (or `import torch`) that the notice is about, so whatever is raised is swallowed, and `text` logged.
     """
-    import logging
     import warnings
 
-    log = logging.getLogger("tritonstore")
+    from tritonstore.speak import LOG, speak
+
     try:
         warnings.warn(f"tritonstore: {text}", RuntimeWarning, stacklevel=3)
-    except RuntimeWarning:
-        log.warning("%s", text)
+    except Exception:
+        speak(text)
         return
-    if log.hasHandlers():  # without a handler logging would print the same text a second time
-        log.warning("%s", text)
+    if LOG.hasHandlers():  # without a handler logging would print the same text a second time
+        speak(text)

@@ -1,0 +1,86 @@
+"""What a key's code part was made of, as plain data, so that a later difference can be named (see `diff`).
+
+A node's digest says only *that* something changed. The description keeps apart what people change apart: the body, the
+parameters, and the value of each name that the function uses. Nothing here is part of a key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from tritonstore.keys.encoding import encode
+
+NamedNode = tuple[str, tuple[str, ...], tuple[Any, ...]]
+"""A function's full name, the names of its closure variables, and its node (see `code`)."""
+
+_SHORT = 32
+"""Hex digits of the digests here: they are compared for equality, never trusted."""
+
+_MAX_TOKEN, _MAX_DEPTH = 512, 6
+"""Bytes and nesting of a name's value that is kept as it is; a larger one is kept as its digest."""
+
+
+def describe_node(full_name: str, closure: tuple[str, ...], node: tuple[Any, ...]) -> dict[str, Any]:
+    """One function of a CODE part as plain data.
+
+    ``names`` holds ``[place, dotted name, token, "global" or "closure"]`` for each name that the function uses, less
+    those that stand for Triton's own object of that name; ``all_names`` is a digest of all of them.
+    """
+    _, arguments, body, parameters, noinline, must_use, alike, names = node
+    return {
+        "name": full_name,
+        "body": _short(body),
+        "written": _short(arguments),
+        "parameters": [
+            [name, constexpr, _kept(default[0]) if default else None] for name, _, constexpr, _, default in parameters
+        ],
+        "all_parameters": _short(parameters),
+        "noinline": noinline,
+        "must_use": must_use,
+        "alike": alike,
+        "names": [
+            [place, ".".join(dotted), _kept(token), "closure" if dotted[0] in closure else "global"]
+            for place, dotted, token in names
+            if not (token[0] == "triton" and _last(token[1]) == dotted[-1])
+        ],
+        "all_names": _short(names),
+    }
+
+
+def listed(value: Any) -> Any:
+    """The same with fresh lists and dicts all the way down, as an entry holds it."""
+    if isinstance(value, (tuple, list)):
+        return [listed(item) for item in value]
+    if isinstance(value, dict):
+        return {name: listed(item) for name, item in value.items()}
+    # An entry's integers end at 64 bits, constexpr integers do not.
+    return str(value) if type(value) is int and not -(2**63) <= value < 2**64 else value
+
+
+def _kept(token: tuple[Any, ...]) -> list[Any]:
+    data = encode(token)
+    # An entry refuses text with lone surrogates and detail that is too deep: the answer would not be stored for it.
+    if len(data) <= _MAX_TOKEN and _is_utf8(data) and _depth(token) <= _MAX_DEPTH:
+        return list(listed(token))
+    return ["long", str(token[0]), hashlib.sha256(data).hexdigest()[:_SHORT]]
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _depth(value: Any) -> int:
+    return 1 + max(map(_depth, value), default=0) if isinstance(value, tuple) else 0
+
+
+def _short(value: Any) -> str:
+    return hashlib.sha256(encode(value)).hexdigest()[:_SHORT]
+
+
+def _last(identity: str) -> str:
+    return identity.rpartition(":")[2].rpartition(".")[2]
