@@ -1,0 +1,140 @@
+"""What a GPU can show beyond the exports, each in a fresh process: `python -m gpu_lib.checks NAME STORE_URL`.
+
+A check prints one JSON object of what it saw, and ends with a traceback where that is not what must be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+
+def _pair() -> tuple[Any, Any]:
+    """y = x * scale and its gradient, each a hand-written kernel, as one differentiable function."""
+    import torch
+
+    from gpu_lib.kernels import scale_backward, scale_forward
+
+    class Scale(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, x: Any, factor: float) -> Any:
+            ctx.factor = factor
+            y = torch.empty_like(x)
+            scale_forward[(x.numel() + 255) // 256,](x, y, factor, x.numel(), BLOCK=256)
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            grad = grad.contiguous()  # of a sum, it is one number seen many times
+            out = torch.empty_like(grad)
+            scale_backward[(grad.numel() + 255) // 256,](grad, out, ctx.factor, grad.numel(), BLOCK=256)
+            return out, None
+
+    return Scale, torch
+
+
+def compiled(url: str) -> dict[str, Any]:
+    """torch.compile, forward and backward: the numbers are eager's, and every launch was asked for."""
+    scale, torch = _pair()
+    import tritonstore
+
+    def run(x: Any) -> Any:
+        return scale.apply(torch.sin(x), 3.0).sum()
+
+    x = torch.randn(1000, device="cuda", requires_grad=True)
+    run(x).backward()
+    expected, x.grad = x.grad.clone(), None
+    with tritonstore.installed(url=url):
+        torch.compile(run)(x).backward()
+        stats = tritonstore.stats()
+    torch.testing.assert_close(x.grad, expected)
+    return _shown(stats)
+
+
+def forked(url: str) -> dict[str, Any]:
+    """A process forked after CUDA has started cannot use the driver; its answers must be right all the same."""
+    import torch
+    import torch._higher_order_ops.triton_kernel_wrap as wrap
+
+    import tritonstore
+    from gpu_lib.kernels import scale_forward
+
+    x = torch.zeros(8, device="cuda")
+    name = "identify_accessed_tensors" if hasattr(wrap, "identify_accessed_tensors") else "identify_mutated_tensors"
+
+    def ask() -> list[str]:
+        answer = getattr(wrap, name)(scale_forward, {"x": x, "y": x, "factor": 2.0, "n": 8, "BLOCK": 256}, {})
+        return answer if isinstance(answer, list) else [dep.name for dep in answer.read_writes.writes]
+
+    tritonstore.install(url=url)
+    parent = ask()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        # What PyTorch itself would say here, with and without us; only sets of names, so order does not matter.
+        os._exit(0 if set(ask()) >= set(parent) else 3)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == 0, f"the forked child ended with {status}"
+    assert ask() == parent
+    return _shown(tritonstore.stats())
+
+
+def host_tma(url: str) -> dict[str, Any]:
+    """Host-side TMA descriptors under torch.compile: right numbers, and the calls bypass the store."""
+    import torch
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    import tritonstore
+    from gpu_lib.kernels import copy_by_descriptor
+
+    def run(x: Any) -> Any:
+        y = torch.zeros_like(x)
+        source, target = (TensorDescriptor.from_tensor(t, [16, 16]) for t in (x, y))
+        copy_by_descriptor[(x.shape[0] // 16, x.shape[1] // 16)](source, target, BLOCK=16)
+        return y + 1
+
+    x = torch.randn(64, 64, device="cuda")
+    with tritonstore.installed(url=url):
+        found = torch.compile(run)(x)
+        stats = tritonstore.stats()
+    torch.testing.assert_close(found, x + 1)
+    # Inductor's own cache may answer before anybody is asked.
+    assert not stats["calls"] or stats["bypasses"].get("tma"), stats
+    return _shown(stats)
+
+
+def targets(url: str) -> dict[str, Any]:
+    """The target is the device's, and a declared target does not push a real one aside."""
+    import torch
+
+    import tritonstore
+    from gpu_lib.kernels import scale_forward
+    from tritonstore import keys
+
+    major, minor = torch.cuda.get_device_capability()
+    x = torch.zeros(8, device="cuda")
+    arguments = {"x": x, "y": x, "factor": 2.0, "n": 8, "BLOCK": 256}
+    with tritonstore.installed(url=url, target="cuda:75:32"):
+        real = keys.call_key(scale_forward, arguments).describe()["target"]
+    assert real["arch"] == 10 * major + minor, real
+    return {"arch": real["arch"], "devices": torch.cuda.device_count()}
+
+
+def _shown(stats: dict[str, Any]) -> dict[str, Any]:
+    return {name: stats[name] for name in ("calls", "hits", "misses", "bypasses", "analyses", "unproven", "faults")}
+
+
+CHECKS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "compiled": compiled,
+    "forked": forked,
+    "host_tma": host_tma,
+    "targets": targets,
+}
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    print(json.dumps(CHECKS[sys.argv[1]](sys.argv[2])))

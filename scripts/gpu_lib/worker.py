@@ -1,0 +1,111 @@
+"""One fresh process of one run on the GPU: exports methods as AOTInductor packages, loads them, and compares.
+
+Started by __main__.py as `python -m gpu_lib.worker JOB`, JOB a JSON object. It writes one JSON object a line to its
+standard output; whatever else writes there goes to standard error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from demo_lib.measure import Meter
+from demo_lib.methods import METHODS, Method
+from demo_lib.worker import install
+
+# The wrapper is host code; compiling it without optimisation takes a third of the time and changes no kernel.
+CONFIGS = {"aot_inductor.compile_wrapper_opt_level": "O0"}
+TEXT = (".cpp", ".h", ".json")
+_signals: list[int] = []
+HASHED = re.compile(r"\b[a-z0-9]{40,64}\b")
+
+
+def generated(package: Path) -> dict[str, str]:
+    """What AOTInductor generated: each kernel binary by its digest, the wrapper code as text.
+
+    File names hold hashes of temporary paths, so they are numbered in the order in which they appear.
+    """
+    names: dict[str, str] = {}
+
+    def number(match: re.Match[str]) -> str:
+        return names.setdefault(match[0], f"name{len(names)}")
+
+    found = {}
+    with zipfile.ZipFile(package) as archive:
+        members = sorted(archive.namelist())
+        for member in members:
+            if member.endswith(TEXT):
+                found[HASHED.sub(number, member)] = HASHED.sub(number, archive.read(member).decode(errors="replace"))
+        binaries = sorted(hashlib.sha256(archive.read(m)).hexdigest() for m in members if m.endswith(".cubin"))
+        found["kernel binaries"] = "\n".join(binaries)
+    return found
+
+
+def export(method: Method, job: dict[str, Any], meter: Meter) -> dict[str, Any]:
+    """Export one method, compile it, load the package, and compare its numbers with eager PyTorch's."""
+    import torch
+    import torch._inductor
+
+    reference, example, dynamic = method.build(job["layers"], "cuda")
+    with torch.no_grad():
+        expected = reference(*example)
+    model, example, dynamic = method.build(job["layers"], "cuda")
+    package = Path(job["folder"], f"{method.name}.pt2")
+    overhead = meter.overhead
+    started = time.perf_counter()
+    with torch.no_grad():
+        exported = torch.export.export(model, example, dynamic_shapes=dynamic)
+        torch._inductor.aoti_compile_and_package(exported, package_path=str(package), inductor_configs=CONFIGS)
+    seconds = time.perf_counter() - started - (meter.overhead - overhead)
+    Path(job["folder"], f"{method.name}.json").write_text(json.dumps(generated(package), indent=1))
+    numbers = package.with_suffix(".pt")
+    torch.save((example, expected), numbers)
+    return {"event": "method", "method": method.name, "seconds": seconds, "load": load(package, numbers)}
+
+
+def load(package: Path, numbers: Path) -> list[Any]:
+    """How loading the package and comparing its numbers ended: 0, or the exit code and its reason."""
+    if not _signals:
+        command = [sys.executable, "-m", "gpu_lib.load", str(package), str(numbers)]
+        loaded = subprocess.run(command, capture_output=True, text=True, check=False)
+        package.unlink()
+        if loaded.returncode >= 0:
+            return [loaded.returncode, *(loaded.stderr.strip().splitlines()[-1:] if loaded.returncode else ())]
+        _signals.append(loaded.returncode)  # this machine cannot load packages: no need to try each
+    return [_signals[0], "PyTorch ended with a signal"]
+
+
+def main(job: dict[str, Any]) -> None:
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    meter = install(job["run"], job["store"])
+    for method in METHODS:
+        if method.name in job["methods"]:
+            out.write(json.dumps({"event": "start", "method": method.name}) + "\n")
+            out.write(json.dumps(export(method, job, meter)) + "\n")
+    store = sys.modules.get("tritonstore") if job["store"] else None
+    stats = store.stats() if store else {}
+    done = {
+        "event": "done",
+        "calls": meter.calls,
+        "analyses": meter.analyses,
+        "analysis_seconds": meter.seconds,
+        "keys": sorted(meter.keys) if job["run"] != "pytorch" else None,
+        "trouble": {name: stats[name] for name in ("bypasses", "unproven", "faults") if stats.get(name)},
+        "failures": meter.failures,
+    }
+    out.write(json.dumps(done) + "\n")
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
