@@ -75,8 +75,8 @@ def test_one_warning_a_topic_and_every_fault_counted(caplog: pytest.LogCaptureFi
             counters.fault("file-lease", "cannot lock", topic="file:///x")
     assert counters.snapshot()["faults"] == {"file-get": 3, "file-put": 3, "file-lease": 3}
     assert [record.getMessage().partition(" (")[0] for record in caplog.records] == [
-        "cannot read",
-        "cannot write",
+        "tritonstore: cannot read",
+        "tritonstore: cannot write",
     ]
 
 

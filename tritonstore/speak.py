@@ -13,4 +13,5 @@ LOG = logging.getLogger("tritonstore")
 def speak(text: str) -> None:
     """Log a warning. Whatever a handler raises (standard error may be closed) is swallowed."""
     with contextlib.suppress(Exception):
-        LOG.warning("%s", text)
+        # Without a handler set up, Python prints the bare text, which must then say by itself whose it is.
+        LOG.warning("tritonstore: %s", text)
