@@ -15,15 +15,20 @@ import pytest
 
 # The layers of the package, lowest first. A file imports only from files further up in this list.
 LAYERS = (
-    *("values", "errors", "forks", "settings", "counters", "access"),
+    *("values", "errors", "born", "forks", "settings", "speak", "counters", "access"),
+    *("runrecord", "journal_timeline", "leaving", "journal_parts", "journal"),
     "keys",
     "entry",
-    *("backends.base", "backends.memory", "backends.leases", "backends.files", "backends.registry", "backends"),
+    *("backends.base", "backends.folders", "backends.options", "backends.wrappers", "backends.leases"),
+    *("backends.memory", "backends.files", "backends.diskcache", "backends.redis_limits", "backends.redis", "backends.objectstore"),
+    *("backends.registry", "backends"),
     *("tiers", "flight", "store"),
     "pytorch",
+    *("maintenance", "cli", "__main__"),
 )
 
 BUILD_FILES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+COMMAND = "[console_scripts]\ntritonstore = tritonstore.cli.main:entry"
 ENTRY_POINT = "[torch.backends]\ntritonstore = tritonstore.pytorch.autoload:activate"
 
 
@@ -60,6 +65,7 @@ def test_wheel_holds_nothing_but_the_package(checkout: Path, tmp_path: Path) -> 
         (entry_points,) = (archive.read(name).decode() for name in info if name.endswith("/entry_points.txt"))
         (metadata,) = (archive.read(name).decode() for name in info if name.endswith("/METADATA"))
     assert ENTRY_POINT in entry_points
+    assert COMMAND in entry_points
     assert "Requires-Dist: msgpack" in metadata
     assert "Apache-2.0" in metadata
 

@@ -21,16 +21,19 @@ The packages, each step of the way knowing only the next:
     tiers       several backends as one
     flight      one analysis for each question
     store       look up, claim, publish
+    journal     what this process asks; runrecord, leaving: the file that it leaves at its end
     pytorch     the only place that touches PyTorch's internals
+    maintenance, cli                     looking after stores and records, for people
 
 Importing `tritonstore` imports neither torch nor triton, nor anything else that takes time.
 """
 
 from __future__ import annotations
 
-import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from tritonstore.born import born
 
 if TYPE_CHECKING:
     from tritonstore import keys
@@ -42,7 +45,7 @@ __version__ = "0.1.0"
 
 # When a process first loaded this package, which the entry point does at the end of `import torch`. Its forked
 # children inherit it along with the code of that moment (see keys/filestat.py).
-LOADED = time.time()
+LOADED = born()
 
 __all__ = ["TritonStoreError", "install", "installed", "keys", "open_store", "stats", "uninstall"]
 

@@ -80,7 +80,7 @@ class Flight:
             # Inside the block: an interrupt just after our event went into the table must take it out again.
             turn, answer = self._await_turn(digest, mine, ready, deadline)
             if turn:  # else there is an answer, or the time is up and no lease is waited for as well
-                lease = self._source.lease(digest) if self._source is not None else None
+                lease = self._new_lease(digest)
                 answer = ready() if lease is None else self._await_lease(lease, ready, deadline)
             if answer is not None:
                 yield "answer", answer
@@ -91,9 +91,11 @@ class Flight:
             finally:
                 self._mine.held = 0
         finally:
-            if lease is not None:
-                lease.release()
-            self._land(digest, mine)
+            try:
+                if lease is not None:
+                    lease.release()
+            finally:  # or the other threads would wait for this flight until their time is up
+                self._land(digest, mine)
 
     def _await_turn(
         self, digest: str, mine: threading.Event, ready: Callable[[], _T | None], deadline: float
@@ -119,12 +121,14 @@ class Flight:
                 return False, answer
 
     def _land(self, digest: str, mine: threading.Event) -> None:
-        with self._lock:
-            # After a fork the table is the child's own, and may hold another thread's flight under this
-            # digest.
-            if self._flying.get(digest) is mine:
-                del self._flying[digest]
-        mine.set()
+        try:
+            with self._lock:
+                # After a fork the table is the child's own, and may hold another thread's flight under this
+                # digest.
+                if self._flying.get(digest) is mine:
+                    del self._flying[digest]
+        finally:  # an interrupt here must not leave the others waiting
+            mine.set()
 
     def _await_lease(self, lease: Lease, ready: Callable[[], _T | None], deadline: float) -> _T | None:
         delay = _FIRST_DELAY
@@ -142,15 +146,30 @@ class Flight:
             left = deadline - time.monotonic()
             if left <= 0:
                 self._counters.lease_timeout()
+                overdue = getattr(lease, "overdue", None)  # of Tiers: one stuck holder costs one wait, not one a digest
+                if overdue is not None:
+                    overdue()
                 return None
             self._pause(min(delay, left))
             delay = min(delay * 1.5, _LAST_DELAY)
 
+    def _new_lease(self, digest: str) -> Lease | None:
+        try:
+            return self._source.lease(digest) if self._source is not None else None
+        except Exception as error:
+            self._fault(error)
+            return None
+
     def _try(self, lease: Lease) -> bool:
         try:
             return lease.try_acquire()
-        except StoreError as error:
-            self._counters.fault("lease", str(error), topic=error.url)
-            if self._strict:
-                raise
+        except Exception as error:
+            self._fault(error)
             return True  # a lease that cannot work must not hold anybody up
+
+    def _fault(self, error: Exception) -> None:
+        known = isinstance(error, StoreError)
+        text = str(error) if known else f"a lease failed: {type(error).__name__}"  # its own text may hold secrets
+        self._counters.fault("lease", text, topic=error.url if isinstance(error, StoreError) else "")
+        if self._strict:
+            raise error

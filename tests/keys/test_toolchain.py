@@ -200,3 +200,43 @@ def test_the_memory_survives_a_folder_that_cannot_be_made(tmp_path: Path) -> Non
 
 def test_the_start_of_this_process_is_in_the_past() -> None:
     assert 0 < filestat.process_start() <= tritonstore.LOADED
+
+
+def renew_change_times(site: Path) -> None:
+    """As chmod -R, chown -R, cp -a, tar and image layers do: new change times for all, RECORD's the last."""
+    for path in sorted(site.rglob("*"), key=lambda path: path.name == "RECORD"):
+        path.chmod(path.stat().st_mode)
+    record = next(site.glob("*.dist-info")) / "RECORD"
+    while record.stat().st_ctime_ns <= max(path.stat().st_ctime_ns for path in site.rglob("*") if path != record):
+        record.chmod(record.stat().st_mode)
+
+
+@pytest.mark.parametrize("name", ["language/core.py", "_C/libtriton.so"])
+def test_an_edit_is_noticed_though_a_chmod_of_the_whole_tree_renewed_record(
+    torch_root: Path, triton_root: Path, name: str
+) -> None:
+    before = fingerprint(torch_root, triton_root)
+    path = triton_root / name
+    path.write_bytes(bytes(reversed(path.read_bytes())))  # the same size
+    after = fingerprint(torch_root, triton_root)
+    assert after != before
+    renew_change_times(triton_root.parent)
+    assert fingerprint(torch_root, triton_root) == after
+
+
+def test_a_chmod_of_an_untouched_tree_changes_nothing(torch_root: Path, triton_root: Path) -> None:
+    before = fingerprint(torch_root, triton_root)
+    renew_change_times(triton_root.parent)
+    assert fingerprint(torch_root, triton_root) == before
+
+
+def test_a_package_under_a_path_that_is_no_text(
+    torch_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory of digests has no word for such a path."""
+    monkeypatch.setattr(filestat, "_STILL_NS", -1)
+    roots = [install(tmp_path / "plain"), install(Path(os.fsdecode(os.fsencode(tmp_path) + b"/od\xffd")))]
+    for root in roots:
+        next(root.parent.glob("*.dist-info")).joinpath("RECORD").unlink()
+    plain, odd, again = (fingerprint(torch_root, root) for root in (*roots, roots[1]))
+    assert plain == odd == again

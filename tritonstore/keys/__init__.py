@@ -9,12 +9,15 @@
     watch       a cheap proof that what was read is unchanged
     toolchain, target, ops, arguments, code     the five parts
     call        puts them together
+    describe    the code part in plain data, for diff
+    diff, diff_code, words     what differs between two described keys, in words
+    reasons     why a call has no key, in words
 
 A record holds the whole question: if two launches have equal records, PyTorch's code generation and its walk run
 through the same steps and give the same answer. Whatever cannot be put in a record raises Bypass with its reason.
 
 Importing this package imports neither torch nor triton; the first use of its names does. Tools that only read keys
-from a store (`encoding`) need neither.
+from a store (`encoding`, `diff`, `words`, `reasons`) need neither.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import operator
 import re
 import sys
 import types
@@ -56,6 +57,16 @@ class CodeRecord:
         return _nothing, ()
 
 
+def _bound_as_defined(function: Any) -> bool:
+    """Whether a helper is bound as its parameters say: by its signature, or (Triton 3.6) by its Python function."""
+    bound = list(function.signature.parameters.values())
+    if [(each.name, each.kind) for each in bound] != [(each.name, each._param.kind) for each in function.params]:
+        return False
+    defaults = tuple(each.default for each in bound if each.default is not inspect.Parameter.empty)
+    held = function.fn.__defaults__ or ()
+    return len(held) == len(defaults) and all(map(operator.is_, held, defaults))
+
+
 def _nothing() -> None:
     return None
 
@@ -72,11 +83,16 @@ def code_record(kernel: Any, arguments: tuple[Any, ...]) -> CodeRecord:
         if record is not None and record.functions[0] is kernel and record.watch.holds():
             return record
     record = _build(kernel, arguments)
-    if records is None or len(records) >= _MAX_RECORDS or any(r.functions[0] is not kernel for r in records.values()):
+    if records is None or len(records) >= _MAX_RECORDS or any(_foreign(r, kernel) for r in records.values()):
         records = {}
         kernel.__dict__[_SLOT] = records
     records[slot] = record
     return record
+
+
+def _foreign(record: CodeRecord | None, kernel: Any) -> bool:
+    # None is what a record became on its way through a pickle or a deep copy.
+    return record is None or record.functions[0] is not kernel
 
 
 def _build(kernel: Any, arguments: tuple[Any, ...]) -> CodeRecord:
@@ -135,6 +151,8 @@ class _Walk:
             raise Bypass("kernel-type", f"{get_full_name(function)} is a Gluon kernel")
         self.watch.function(function)
         syntax = read_source(function._src)
+        if not root and not _bound_as_defined(function):
+            raise Bypass("parameters", f"{get_full_name(function)} has another signature than it was defined with")
         parameters = []
         for parameter in function.params:
             constexpr = bool(parameter.is_constexpr)
@@ -169,6 +187,8 @@ class _Walk:
         identity = own_object(value)
         if identity is None:
             return None
+        if isinstance(value, JITCallable) and value.__module__ not in WATCHED:
+            raise Bypass("value-type", f"{identity} is outside the parts of Triton that are watched for changes")
         self.watch.inside(value)
         if identity.startswith(_STUBS + ":"):
             self._device_functions(identity.partition(":")[2])
@@ -263,13 +283,19 @@ class _Scope:
 
     def _has(self, owner: Any, attribute: str) -> bool:
         if isinstance(owner, types.ModuleType):
-            namespace = self._plain_module(owner.__name__, owner)
-            found = namespace.get(attribute, ABSENT)
-            self.walk.watch.item(namespace, attribute, found)
-            if found is ABSENT and "__getattr__" in namespace:
-                raise Bypass("lazy-module", f"{owner.__name__}.{attribute} is made on demand by its module")
-            return found is not ABSENT
+            return self._attribute(owner.__name__, owner, attribute) is not ABSENT
         return self.walk.watch.attribute(owner, attribute)
+
+    def _attribute(self, trail: str, module: types.ModuleType, attribute: str) -> Any:
+        """What a module's namespace holds under this name; ABSENT where reading it fails."""
+        namespace = self._plain_module(trail, module)
+        found = namespace.get(attribute, ABSENT)
+        self.walk.watch.item(namespace, attribute, found)
+        if found is ABSENT:
+            if "__getattr__" in namespace:
+                raise Bypass("lazy-module", f"{trail}.{attribute} is made on demand by its module")
+            self.walk.watch.item(namespace, "__getattr__", ABSENT)  # from then on it is made on demand
+        return found
 
     def _plain_module(self, name: str, module: types.ModuleType) -> dict[str, Any]:
         """The namespace of a module whose class has no say in what its attributes are."""
@@ -304,19 +330,13 @@ class _Scope:
 
     def _module_chain(self, mention: Mention, module: types.ModuleType) -> Token:
         """Follow ``module.a.b`` to the object that it names; plain values are allowed here, unlike in globals."""
-        walk = self.walk
         value: Any = module
         trail = mention.root
         for depth, attribute in enumerate(mention.path):
-            namespace = self._plain_module(trail, value)
-            found = namespace.get(attribute, ABSENT)
-            walk.watch.item(namespace, attribute, found)
+            value = self._attribute(trail, value, attribute)
             trail = f"{trail}.{attribute}"
-            if found is ABSENT:
-                if "__getattr__" in namespace:
-                    raise Bypass("lazy-module", f"{trail} is made on demand by its module")
+            if value is ABSENT:
                 return _FAILS
-            value = found
             if not isinstance(value, types.ModuleType):
                 return self._leaf(trail, value, mention.path[depth + 1 :], mention.place)
         raise Bypass("module-value", f"the module {trail} is used as a value")

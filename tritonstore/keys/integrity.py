@@ -106,7 +106,7 @@ class Snapshot:
         self.copies: list[tuple[Any, Any]] = [(vars(owner), dict(vars(owner))) for _, owner in self.namespaces]
         self.analysis = tuple(map(vars(analysis).get, _ANALYSIS))
         members = [(name, _analysis_member(name, value)) for name, value in zip(_ANALYSIS, self.analysis, strict=True)]
-        functions: list[types.FunctionType] = []
+        functions = [own for value in self.analysis if (own := _analysis_function(value)) is not None]
         for place, owner in self.namespaces:
             for name, value in sorted(vars(owner).items()):
                 if _IGNORED.fullmatch(name):
@@ -165,16 +165,22 @@ def snapshot(deep: bool = False) -> Snapshot:
     return known
 
 
-def _analysis_member(name: str, value: Any) -> Any:
-    """PyTorch's own function, or our wrapper around it; None where this PyTorch has no such name."""
-    if value is None:
-        return None
+def _analysis_function(value: Any) -> types.FunctionType | None:
+    """The Python function in what stands in PyTorch's module: there itself, or in our wrapper around it."""
     kind = type(value)
     if is_kind(value, types.FunctionType):
         if value.__code__.co_filename.startswith(_OWN_ROOT):
             value = getattr(value, "__wrapped__", None)
     elif kind is getattr(analysis, "MemoizeWithCycleCheck", None) or kind.__module__ == "tritonstore.pytorch.outcome":
         value = getattr(value, "fn", None)
-    if is_kind(value, types.FunctionType) and os.path.abspath(value.__code__.co_filename) == _ANALYSIS_FILE:
-        return (value.__qualname__, value.__code__.co_firstlineno)
+    return value if is_kind(value, types.FunctionType) else None
+
+
+def _analysis_member(name: str, value: Any) -> Any:
+    """The identity of PyTorch's own function; None where this PyTorch has no such name. Raises Bypass("patched")."""
+    if value is None:
+        return None
+    function = _analysis_function(value)
+    if function is not None and os.path.abspath(function.__code__.co_filename) == _ANALYSIS_FILE:
+        return (function.__qualname__, function.__code__.co_firstlineno)
     raise Bypass("patched", f"{analysis.__name__}.{name} is not PyTorch's own")

@@ -25,8 +25,8 @@ _SOURCE = Reason(
     "ordinary parameters",
 )
 _NAMES = Reason(
-    "a module handed around as a value, an attribute that its module makes on demand, an attribute read off a "
-    "`@triton.jit` function",
+    "a module handed around as a value, a module of a class of its own or with attributes made on demand, an attribute "
+    "read off a `@triton.jit` function",
     "name the value itself",
 )
 _UNSET = Reason(
@@ -39,7 +39,7 @@ REASONS: dict[str, Reason] = {
     "kernel-type": _TYPE,
     "kernel-repr": Reason("the kernel has `repr=`", "leave `repr=` out"),
     "name": Reason(
-        "the kernel was renamed after it was made, or two helpers' names could clash", "keep the names that `def` gave"
+        "the kernel was renamed after it was made, or two helpers' names could clash, also with Triton's own", "keep the names that `def` gave"
     ),
     "source": _SOURCE,
     "parameters": _SOURCE,

@@ -34,7 +34,7 @@ class Watch:
         self._checks: list[Callable[[], bool]] = []
         self._functions: list[tuple[Any, tuple[Any, ...], list[Any], list[str]]] = []
         self._flags: list[tuple[Any, Any]] = []
-        self._hints: list[tuple[Any, Any, Any]] = []
+        self._hints: list[tuple[Any, tuple[Any, ...]]] = []
         self._modules: list[types.ModuleType] = []
         self._insides: list[tuple[Any, str, Any]] = []
         self._seen: set[tuple[int, str]] = set()
@@ -74,10 +74,12 @@ class Watch:
             return
         inner = value.value if type(value) is tl.constexpr else value
         if inner is not value and (is_frozen(inner) or type(inner) is JITFunction) and value.type.value is inner:
-            self._checks.append(lambda: value.value is inner and value.type.value is inner)
+            self._checks.append(
+                lambda: type(value) is tl.constexpr and value.value is inner and value.type.value is inner
+            )
         elif type(value) is tl.dtype:
             name = value.name
-            self._checks.append(lambda: value.name is name)
+            self._checks.append(lambda: type(value) is tl.dtype and value.name is name)
         else:
             self._checks.append(lambda: _same_token(value, token))
 
@@ -90,9 +92,7 @@ class Watch:
         self._functions.append((function, _state(function), list(function.params), list(function.arg_names)))
         self._flags.append((function, getattr(function, _MUST_USE, False)))
         for parameter in function.params:
-            if parameter.is_constexpr:
-                hints = (parameter.do_not_specialize, parameter.do_not_specialize_on_alignment)
-                self._hints.append((parameter, *hints))
+            self._hints.append((parameter, _hints(parameter)))
 
     def holds(self) -> bool:
         """Whether all of it is unchanged. Raises nothing: what cannot be compared has changed."""
@@ -106,13 +106,12 @@ class Watch:
                 if not _identical(_state(function), state) or not OVERRIDES.isdisjoint(function.__dict__):
                     return False
             for function, must_use in self._flags:
+                if type(function) is not JITFunction:
+                    return False
                 if getattr(function, _MUST_USE, False) is not must_use:
                     return False
-            for parameter, plain, alignment in self._hints:
-                if (
-                    parameter.do_not_specialize is not plain
-                    or parameter.do_not_specialize_on_alignment is not alignment
-                ):
+            for parameter, hints in self._hints:
+                if not _identical(_hints(parameter), hints):
                     return False
             for module in self._modules:
                 if type(module) is not types.ModuleType:
@@ -133,6 +132,9 @@ class Watch:
 
 _MUST_USE = "_must_use_result"
 
+# What code generation checks about a parameter.
+_hints = operator.attrgetter("is_constexpr", "do_not_specialize", "do_not_specialize_on_alignment")
+
 # Methods of a JITFunction that code generation calls; an attribute of that name on the object itself hides one.
 OVERRIDES = frozenset({"get_capture_scope", "is_gluon", "parse", "repr", "src", "type"})
 
@@ -141,6 +143,7 @@ _state = operator.attrgetter(
     "_src",
     "fn",
     "fn.__code__",
+    "fn.__defaults__",
     "fn.__name__",
     "__globals__",
     "noinline",
