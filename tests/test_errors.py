@@ -12,6 +12,7 @@ from tritonstore.errors import (
     SettingsError,
     StoreError,
     StoreUnavailable,
+    StoreUnreachable,
     TritonStoreError,
 )
 
@@ -20,6 +21,7 @@ EXAMPLES: list[TritonStoreError] = [
     SettingsError("max_size = x cannot be used", "max_size", "environment TRITONSTORE_MAX_SIZE"),
     StoreError("get failed", "file:///x", "get"),
     StoreUnavailable("put failed", url="file:///x", operation="put"),
+    StoreUnreachable("get failed", url="redis://x", operation="get"),
     FormatError("has a wrong checksum"),
     SeamError("this PyTorch lacks a, b", ("a", "b")),
     Bypass("heuristics", "a kernel with Heuristics is not keyed"),

@@ -44,6 +44,8 @@ def test_every_variable_is_read_and_remembered() -> None:
         "TRITONSTORE_DURABLE": "true",
         "TRITONSTORE_LEASE_WAIT": "0",
         "TRITONSTORE_LOCK_FOLDER": "/locks",
+        "TRITONSTORE_CONNECT_TIMEOUT": "0.25",
+        "TRITONSTORE_REQUEST_TIMEOUT": "3s",
         "TRITONSTORE_CACHE_FOLDER": "/cache",
     }
     settings = Settings.load(environ)
@@ -60,6 +62,8 @@ def test_every_variable_is_read_and_remembered() -> None:
         True,
         0.0,
         "/locks",
+        0.25,
+        3.0,
         "/cache",
     )
     assert set(settings.origins.values()) == {f"environment {name}" for name in environ}
@@ -102,6 +106,8 @@ def test_an_empty_variable_is_unset() -> None:
         ("TRITONSTORE_DURABLE", "x", "1 or 0"),
         ("TRITONSTORE_LEASE_WAIT", "-1", "600"),
         ("TRITONSTORE_LOCK_FOLDER", "relative", "absolute path"),
+        ("TRITONSTORE_CONNECT_TIMEOUT", "0", "more than 0"),
+        ("TRITONSTORE_REQUEST_TIMEOUT", "soon", "a time such as"),
         ("TRITONSTORE_CACHE_FOLDER", "~/x", "absolute path"),
     ],
 )
@@ -123,6 +129,8 @@ def test_a_bad_value_is_named_with_its_origin_and_what_is_allowed(variable: str,
         ("max_age", float("inf")),
         ("verify", 1.01),
         ("lease_wait", -0.1),
+        ("connect_timeout", 0),
+        ("request_timeout", float("inf")),
         ("strict", 1),
         ("urls", []),
         ("urls", [""]),

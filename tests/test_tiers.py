@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.backends.contract import BackendContract, digest
-from tritonstore.backends.base import Backend, Record
+from tests.backends.wrapped import AsBackend
+from tritonstore.backends.base import Backend
 from tritonstore.backends.files import FilesBackend
 from tritonstore.backends.memory import MemoryBackend
 from tritonstore.counters import Counters
-from tritonstore.errors import StoreError, StoreUnavailable
+from tritonstore.errors import StoreUnavailable, StoreUnreachable
 from tritonstore.tiers import SET_ASIDE_AFTER, Tiers
 
 
@@ -49,49 +49,20 @@ class Faulty(MemoryBackend):
         self._maybe("close")
 
 
-class _AsBackend(Backend):
-    """Tiers behind the backend's interface, so that the contract can be asked of them as well."""
-
-    def __init__(self, tiers: Tiers) -> None:
-        self.tiers = tiers
-        self.url = "tiers:"
-
-    def get(self, digest: str) -> bytes | None:
-        found = self.tiers.get(digest)
-        return None if found is None else found[0]
-
-    def put(self, digest: str, data: bytes) -> None:
-        try:
-            self.tiers.put(digest, data)
-        except StoreError as error:
-            raise StoreError(str(error), self.url, error.operation) from error
-
-    def delete(self, digest: str) -> bool:
-        deleted = [backend.delete(digest) for backend in self.tiers.backends]
-        return any(deleted)
-
-    def scan(self) -> Iterator[Record]:
-        return self.tiers.backends[-1].scan()
-
-    def lease(self, digest: str) -> object:  # type: ignore[override]
-        return self.tiers.lease(digest)
-
-    def close(self) -> None:
-        self.tiers.close()
-
-
 class TestTiersKeepTheContract(BackendContract):
     @pytest.fixture
-    def backend(self, tmp_path: Path) -> Backend:
-        return _AsBackend(Tiers([MemoryBackend(), FilesBackend(str(tmp_path / "store"))], strict=True))
+    def bare(self, tmp_path: Path) -> Backend:
+        return AsBackend(Tiers([MemoryBackend(), FilesBackend(str(tmp_path / "store"))], strict=True))
 
     def raw_read(self, backend: Backend, digest: str) -> bytes | None:
-        assert isinstance(backend, _AsBackend)
+        assert isinstance(backend, AsBackend)
         return backend.tiers.backends[1].get(digest)
 
     def raw_write(self, backend: Backend, digest: str, data: bytes) -> None:
-        assert isinstance(backend, _AsBackend)
-        backend.tiers.backends[1].put(digest, data)
+        assert isinstance(backend, AsBackend)
+        path = Path(backend.tiers.backends[1].root) / "v1" / digest[:2] / digest  # type: ignore[attr-defined]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
 
 
 def test_a_hit_lower_down_fills_the_tiers_above_and_only_those() -> None:
@@ -170,9 +141,11 @@ def test_a_fault_is_counted_and_warned_of_once_and_three_in_a_row_set_the_tier_a
             assert tiers.get(digest(1)) == (b"x", 1)
             assert tiers.put(digest(n + 10), b"z") == 1
     assert broken.asked == SET_ASIDE_AFTER + 1
+    assert tiers.set_aside("lease") == (broken.url,)
     assert counters.snapshot()["faults"] == {
         "faulty-get": 3,
         "faulty-put": 1,
+        "set-aside-lease": 1,
         "set-aside-read": 1,
         "set-aside-write": 1,
     }
@@ -204,8 +177,97 @@ def test_a_store_that_cannot_be_written_is_still_read(tmp_path: Path) -> None:
         assert tiers.put(digest(1), b"x") == 0
         assert tiers.lease(digest(1)) is None
         assert tiers.get(digest(1)) == (b"x", 0)
-    assert full.asked == SET_ASIDE_AFTER
+    assert full.asked == SET_ASIDE_AFTER + 2, "leases are no longer asked for where nothing can be written"
     assert (tiers.set_aside("read"), tiers.set_aside("write")) == ((), (full.url,))
+
+
+class Clock:
+    """Stands still but when a backend takes its time."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Hanging(Faulty):
+    """Answers nothing, after `seconds`."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        super().__init__("hanging://host")
+        self.clock, self.seconds = clock, seconds
+
+    def _maybe(self, operation: str) -> None:
+        self.asked += 1
+        self.clock.now += self.seconds
+        raise StoreUnreachable(f"{self.url}: {operation} failed", self.url, operation)
+
+
+@pytest.mark.parametrize("first", ["get", "put", "lease"])
+@pytest.mark.parametrize(("seconds", "times"), [(0.0, 3), (1.0, 3), (2.0, 2), (60.0, 1)])
+def test_a_dead_or_hanging_server_costs_two_or_three_timeouts_in_all(
+    caplog: pytest.LogCaptureFixture, first: str, seconds: float, times: int
+) -> None:
+    clock = Clock()
+    hanging, counters = Hanging(clock, seconds), Counters()
+    tiers = Tiers([MemoryBackend(), hanging], counters, clock=clock)
+    calls = [lambda: tiers.get(digest(1)), lambda: tiers.put(digest(2), b"x"), lambda: tiers.lease(digest(1))]
+    names = ["get", "put", "lease"]
+    while names[0] != first:
+        names.append(names.pop(0))
+        calls.append(calls.pop(0))
+    for _ in range(10):
+        for call in calls:
+            call()
+    assert hanging.asked == times
+    assert clock.now == 1000.0 + seconds * times
+    assert [tiers.set_aside(direction) for direction in ("read", "write", "lease")] == [(hanging.url,)] * 3
+    assert len(caplog.records) == 1
+    faults = counters.snapshot()["faults"]
+    assert sum(count for name, count in faults.items() if name.startswith("hanging-")) == times
+
+
+def test_a_lease_that_hangs_is_taken_for_granted_and_then_not_asked_for() -> None:
+    clock = Clock()
+
+    class Lease:
+        asked = released = 0
+
+        def try_acquire(self) -> bool:
+            Lease.asked += 1
+            clock.now += 2.0
+            raise StoreUnreachable("x://h: lease failed", "x://h", "lease")
+
+        def release(self) -> None:
+            Lease.released += 1
+
+    class Leasing(MemoryBackend):
+        def lease(self, digest: str) -> Lease:  # type: ignore[override]
+            return Lease()
+
+    tiers = Tiers([Leasing()], clock=clock)
+    held = []
+    for _ in range(5):
+        lease = tiers.lease(digest(1))
+        held.append(lease)
+        if lease is not None:
+            assert lease.try_acquire() is True
+            lease.release()
+    assert (Lease.asked, Lease.released) == (2, 2)
+    assert held[2:] == [None] * 3
+
+
+def test_leases_that_fail_do_not_stop_the_writing() -> None:
+    class Leaseless(MemoryBackend):
+        def lease(self, digest: str) -> None:
+            raise StoreUnavailable("x", self.url, "lease")
+
+    tiers = Tiers([Leaseless()])
+    for n in range(5):
+        assert tiers.lease(digest(n)) is None
+    assert (tiers.set_aside("lease"), tiers.set_aside("write")) == (("memory:",), ())
+    assert tiers.put(digest(1), b"x") == 1
 
 
 def test_a_tier_that_cannot_be_filled_does_not_spoil_the_hit() -> None:

@@ -4,6 +4,7 @@
       SettingsError        a setting that cannot be used: a malformed URL, target, size …  (also a ValueError)
       StoreError           a fault of one store while it did one operation
         StoreUnavailable   the store cannot be used at all: no folder, permission, space, server
+          StoreUnreachable nothing answers there, or not in time
       FormatError          bytes or plain data that are not a valid entry                  (also a ValueError)
       SeamError            this PyTorch lacks what `install()` needs
       Bypass               a call that cannot be keyed; PyTorch answers it and nothing is stored
@@ -22,6 +23,7 @@ __all__ = [
     "SettingsError",
     "StoreError",
     "StoreUnavailable",
+    "StoreUnreachable",
     "TritonStoreError",
 ]
 
@@ -55,6 +57,10 @@ class StoreError(TritonStoreError):
 
 class StoreUnavailable(StoreError):
     """The store as a whole cannot be used now, so the next operation would most likely fail as well."""
+
+
+class StoreUnreachable(StoreUnavailable):
+    """Nothing answers there, or not within the timeouts, so that no operation of any kind can succeed now."""
 
 
 class FormatError(TritonStoreError, ValueError):

@@ -22,6 +22,7 @@ from tritonstore.values import (
     parse_share,
     parse_size,
     parse_target,
+    parse_timeout,
     parse_urls,
     parse_wait,
     redact_url,
@@ -33,11 +34,13 @@ __all__ = [
     "Settings",
     "Target",
     "is_enabled",
+    "new_run_id",
     "parse_age",
     "parse_share",
     "parse_size",
     "parse_target",
     "redact_url",
+    "run_id",
 ]
 
 
@@ -52,6 +55,27 @@ def is_enabled(environ: Mapping[str, str] | None = None) -> bool:
     """Whether TRITONSTORE asks for activation. Never raises, because `import torch` stands behind it."""
     value = (os.environ if environ is None else environ).get("TRITONSTORE")
     return value is not None and value.strip().lower() in TRUE
+
+
+def new_run_id() -> str:
+    """A name for a run, which sorts by time."""
+    import time
+
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
+
+
+def run_id() -> str:
+    """The run that this process belongs to: TRITONSTORE_RUN, which is set here for it and the processes it starts.
+
+    Never raises.
+    """
+    import re
+
+    given = os.environ.get("TRITONSTORE_RUN", "")
+    if re.fullmatch("[A-Za-z0-9_.-]{1,64}", given):
+        return given
+    made = os.environ["TRITONSTORE_RUN"] = new_run_id()
+    return made
 
 
 # field → (environment variable, parser of its text, default)
@@ -69,11 +93,13 @@ _FIELDS: dict[str, tuple[str, Any, Any]] = {
     "durable": ("TRITONSTORE_DURABLE", parse_flag, False),
     "lease_wait": ("TRITONSTORE_LEASE_WAIT", parse_wait, 600.0),
     "lock_folder": ("TRITONSTORE_LOCK_FOLDER", parse_folder, None),
+    "connect_timeout": ("TRITONSTORE_CONNECT_TIMEOUT", parse_timeout, 1.0),
+    "request_timeout": ("TRITONSTORE_REQUEST_TIMEOUT", parse_timeout, 2.0),
 }
 
 
 class Settings(NamedTuple):
-    """All settings. Sizes in bytes, ages and waits in seconds; `max_size` and `max_age` are unlimited at 0.
+    """All settings. Sizes in bytes, ages, waits and timeouts in seconds; `max_size` and `max_age` are unlimited at 0.
 
     A named tuple, because a frozen dataclass of this size takes most of the millisecond that the import may
     cost.
@@ -91,6 +117,8 @@ class Settings(NamedTuple):
     durable: bool
     lease_wait: float
     lock_folder: str | None
+    connect_timeout: float
+    request_timeout: float
     cache_folder: str
     origins: Mapping[str, str]
 
@@ -160,6 +188,10 @@ def _convert(field: str, given: Any, parse: Any, origin: str) -> Any:
             return parse_target(":".join(map(str, given)))
         if field in {"enabled", "prefer_target", "strict", "durable"} and isinstance(given, bool):
             return given
+        if field in {"connect_timeout", "request_timeout"} and type(given) in (int, float):
+            if not 0 < given < float("inf"):
+                raise ValueError("use a number of seconds of more than 0")
+            return float(given)
         if field in {"max_age", "lease_wait", "verify", "max_size"} and type(given) in (int, float):
             if field == "max_size" and type(given) is not int:
                 raise ValueError("use a whole number of bytes")

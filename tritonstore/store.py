@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -17,10 +17,11 @@ from tritonstore.entry import Entry, Provenance, decode, encode, matches
 from tritonstore.errors import FormatError
 from tritonstore.flight import Flight
 from tritonstore.forks import reset_in_children
+from tritonstore.keys.encoding import key_digest
 from tritonstore.settings import Settings
 from tritonstore.tiers import Tiers
 
-__all__ = ["AnalysisStore", "Key", "open_store"]
+__all__ = ["AnalysisStore", "Key", "open_settings", "open_store"]
 
 WRITER = "tritonstore 0.1.0"
 _REMEMBERED = 65536  # answers; some hundred bytes each
@@ -63,6 +64,8 @@ class AnalysisStore:
         self._off = settings.mode == "off"
         self._reads_tiers = settings.mode in ("readwrite", "readonly")
         self._memory: dict[str, _Remembered] = {}
+        self.on_entry: Callable[[str, bytes], None] | None = None
+        """Called with the digest and the bytes of each entry that this process uses or makes, once for each."""
         self._lock = threading.Lock()
         reset_in_children(self)
 
@@ -71,12 +74,12 @@ class AnalysisStore:
 
     def lookup(self, key: Key) -> AccessResult | None:
         """The stored answer to exactly `key`, or None; counted as a hit of its tier or as a miss."""
-        found = self._find(key)
+        found = self._found(key)
         if found is None:
-            self.counters.miss()
+            self.counters.miss(key)
             return None
         answer, tier = found
-        self.counters.hit(tier, answer.seconds)
+        self.counters.hit(tier, answer.seconds, key)
         return answer.access
 
     def publish(self, key: Key, access: AccessResult, seconds: float) -> None:
@@ -86,24 +89,24 @@ class AnalysisStore:
         if self._off:
             return
         started = time.perf_counter()
-        entry = Entry(
-            digest=key.digest,
-            parts=dict(key.parts),
-            access=access,
-            detail=key.describe(),
-            provenance=Provenance(int(time.time()), float(seconds), WRITER),
-        )
         try:
+            entry = Entry(
+                digest=key.digest,
+                parts=dict(key.parts),
+                access=access,
+                detail=key.describe(),
+                provenance=Provenance(int(time.time()), float(seconds), WRITER),
+            )
             data = encode(entry)
-        except FormatError as error:
-            self.counters.fault("encode", f"an answer was not stored: {error.problem}")
+            self._remember(entry, data)
+            if self.tiers.put(key.digest, data):
+                self.counters.publish(key)
+        except Exception as error:
             if self.settings.strict:
                 raise
-            return
-        self._remember(entry)
-        try:
-            if self.tiers.put(key.digest, data):
-                self.counters.publish()
+            format_error = isinstance(error, FormatError)
+            cause = str(error) if format_error else type(error).__name__
+            self.counters.fault("encode" if format_error else "publish", f"an answer was not stored: {cause}")
         finally:
             self.counters.spend("store", time.perf_counter() - started)
 
@@ -117,17 +120,40 @@ class AnalysisStore:
         if self._off:
             yield "analyse", None
             return
-        with self._flight.claim(key.digest, lambda: self._find(key)) as outcome:
+        with self._flight.claim(key.digest, lambda: self._found(key)) as outcome:
             if outcome[0] == "answer":
                 answer = outcome[1][0]
-                self.counters.share(answer.seconds)
+                self.counters.share(answer.seconds, key)
                 yield "answer", answer.access
             else:
                 yield "analyse", None
 
+    def adopt(self, digest: str, data: bytes) -> bool:
+        """Take over an entry that another machine made, and put it where it is lacking; whether anything was stored.
+
+        Raises FormatError for one that is not sound, and StoreError only if strict.
+        """
+        entry = _sound(digest, data)
+        if not self._reads_tiers or digest in self._memory:  # a mode that asks PyTorch anew takes no answers over
+            return False
+        self._remember(entry, data)
+        return self.tiers.get(digest, lambda found: _is_sound(digest, found)) is None and bool(
+            self.tiers.put(digest, data)
+        )
+
     def close(self) -> None:
         """Close the tiers. May be called twice."""
         self.tiers.close()
+
+    def _found(self, key: Key) -> tuple[_Remembered, str] | None:
+        """`_find`, whose exceptions of any kind are a counted miss."""
+        try:
+            return self._find(key)
+        except Exception as error:
+            if self.settings.strict:
+                raise
+            self.counters.fault("lookup", f"a look-up failed: {type(error).__name__}")
+            return None
 
     def _find(self, key: Key) -> tuple[_Remembered, str] | None:
         """The answer and where it stood. Counts faults, not hits or misses: a waiting claim asks many times."""
@@ -151,7 +177,7 @@ class AnalysisStore:
             found = self.tiers.get(key.digest, accept)
         finally:
             self.counters.spend("store", time.perf_counter() - started)
-        return None if found is None else (self._remember(accepted[0]), self.tiers.names[found[1]])
+        return None if found is None else (self._remember(accepted[0], found[0]), self.tiers.names[found[1]])
 
     def _decode(self, key: Key, data: bytes) -> Entry | None:
         # Not raised even if strict: damage on a disk is expected, and the answer to it is to analyse again.
@@ -165,13 +191,30 @@ class AnalysisStore:
             return None
         return entry
 
-    def _remember(self, entry: Entry) -> _Remembered:
+    def _remember(self, entry: Entry, data: bytes) -> _Remembered:
         remembered = _Remembered(entry.parts, entry.access, entry.provenance.seconds)
         with self._lock:
             self._memory[entry.digest] = remembered
             if len(self._memory) > _REMEMBERED:
                 del self._memory[next(iter(self._memory))]
+        if self.on_entry is not None:
+            self.on_entry(entry.digest, data)
         return remembered
+
+
+def _sound(digest: str, data: bytes) -> Entry:
+    entry = decode(data)
+    if entry.digest != digest or key_digest(entry.parts) != digest:
+        raise FormatError("answers another question than its name says")
+    return entry
+
+
+def _is_sound(digest: str, data: bytes) -> bool:
+    try:
+        _sound(digest, data)
+    except FormatError:
+        return False
+    return True
 
 
 def open_store(url: str | None = None, **settings: Any) -> AnalysisStore:
@@ -181,7 +224,11 @@ def open_store(url: str | None = None, **settings: Any) -> AnalysisStore:
     `settings` are fields of Settings and win over the environment. Nothing is touched on disk yet. Raises
     SettingsError.
     """
-    loaded = Settings.load(url=url, **settings)
+    return open_settings(Settings.load(url=url, **settings))
+
+
+def open_settings(loaded: Settings) -> AnalysisStore:
+    """`open_store` for settings that are read already, whose values keep their origin. Raises SettingsError."""
     counters = Counters()
     backends = [open_backend(each, loaded) for each in loaded.urls]
     tiers = Tiers(backends, counters, writable=loaded.mode in ("readwrite", "refresh"), strict=loaded.strict)

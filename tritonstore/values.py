@@ -22,6 +22,7 @@ __all__ = [
     "parse_share",
     "parse_size",
     "parse_target",
+    "parse_timeout",
     "parse_urls",
     "parse_wait",
     "redact_url",
@@ -38,7 +39,11 @@ for _power, _letter in enumerate("kmgt", start=1):
     _SIZES[f"{_letter}ib"] = 1024**_power
 _AGES = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _NUMBER = r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([a-z]*)"
-_SECRET_OPTION = r"(?i)([?&;][^=&;#]*(?:pass|pwd|secret|token|key|sig|cred|auth)[^=&;#]*=)[^&;#]*"
+_SECRET_OPTION = r"(?i)([?&;][^=&;#]*(?:pass|pwd|pw|sas|secret|token|key|sig|cred|auth)[^=&;#]*=)[^&;#]*"
+# The begin of a URL with any number of slashes, also none or the wrong ones: it has a password all the same. But the
+# URLs that name a path have none, and a path may hold an @.
+_SLIP = r"((?:^|,)\s*(?!(?i:file|diskcache|memory):)[A-Za-z][A-Za-z0-9+.-]*:[/\\]*)"
+_NO_PORT = r"[^/@?#\s]*:(?![0-9]{1,5}(?:[/?#]|$))[^/@?#]*"
 
 
 class Target(NamedTuple):
@@ -57,8 +62,12 @@ def redact_url(url: str) -> str:
     """
     # Up to the last @, also past a slash or a comma: an unescaped password may hold any of them.
     shown = re.sub(r"://(?!/).*@", "://***@", url, flags=re.DOTALL)
-    if shown == url and not re.match(r"/|[A-Za-z]+:/", url):
+    shown = re.sub(_SLIP + r".*@", r"\1***@", shown, flags=re.DOTALL)
+    if shown == url and not re.match(r"/|[A-Za-z]+:", url):
         shown = re.sub(r"^.*@", "***@", url, flags=re.DOTALL)
+    # What stands in a port's place may be the part of a password before a comma, where URLs are split.
+    shown = re.sub(r"://(?!\[)" + _NO_PORT, "://***", shown)
+    shown = re.sub(_SLIP + r"(?!\[|\*\*\*)" + _NO_PORT, r"\1***", shown)
     return re.sub(_SECRET_OPTION, r"\1***", shown)
 
 
@@ -113,6 +122,14 @@ def parse_wait(text: str) -> float:
     if match is None or match[2] not in _AGES:
         raise ValueError("use a time such as 10m or 600 (seconds)")
     return float(match[1]) * _AGES[match[2]]
+
+
+def parse_timeout(text: str) -> float:
+    """Seconds, more than 0: ``0.5``, ``2s``. Raises ValueError."""
+    seconds = parse_wait(text)
+    if not seconds:
+        raise ValueError("use a time of more than 0, such as 0.5 or 2 (seconds)")
+    return seconds
 
 
 def parse_flag(text: str) -> bool:

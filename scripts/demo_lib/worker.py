@@ -32,7 +32,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _install(run: str, store: str | None) -> Meter:
+def install(run: str, store: str | None) -> Meter:
     """Set up what the run is about, with the counting beneath it and on top of it."""
     if store is None:
         declare()
@@ -82,7 +82,7 @@ def main(job: dict[str, Any]) -> None:
     def say(**event: Any) -> None:
         out.write(json.dumps(event) + "\n")
 
-    meter = _install(job["run"], job["store"])
+    meter = install(job["run"], os.environ["TRITONSTORE_URL"] if job["store"] else None)
     here = Path(__file__).resolve()
     if not here.is_relative_to(job["root"]):
         raise SystemExit(f"demo: {here} was to be loaded from {job['root']}")

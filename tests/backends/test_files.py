@@ -25,9 +25,9 @@ def place(root: Path, name: str) -> Path:
     return root / "v1" / name[:2] / name
 
 
-class TestFiles(BackendContract):
+class FilesAccess:
     @pytest.fixture
-    def backend(self, tmp_path: Path) -> Iterator[Backend]:
+    def bare(self, tmp_path: Path) -> Iterator[Backend]:
         yield FilesBackend(str(tmp_path / "store"))
         assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".tmp")], "left a temporary file"
 
@@ -43,9 +43,13 @@ class TestFiles(BackendContract):
         path.write_bytes(data)
 
 
-class TestDurable(TestFiles):
+class TestFiles(FilesAccess, BackendContract):
+    pass
+
+
+class TestDurable(FilesAccess, BackendContract):
     @pytest.fixture
-    def backend(self, tmp_path: Path) -> Backend:
+    def bare(self, tmp_path: Path) -> Backend:
         return FilesBackend(str(tmp_path / "d"), durable=True, lock_folder=str(tmp_path / "locks"))
 
 
@@ -101,10 +105,10 @@ def test_temporary_names_hold_host_process_and_chance(root: Path, monkeypatch: p
     names: list[str] = []
     replace = os.replace
 
-    def spy(source: str, target: str) -> None:
-        assert os.path.dirname(source) == os.path.dirname(target), "a rename between file systems is a copy"
+    def spy(source: str, target: str, **folders: int) -> None:
+        assert folders["src_dir_fd"] == folders["dst_dir_fd"], "a rename between file systems is a copy"
         names.append(os.path.basename(source))
-        replace(source, target)
+        replace(source, target, **folders)
 
     monkeypatch.setattr(os, "replace", spy)
     backend = FilesBackend(str(root))
@@ -125,7 +129,7 @@ def test_whatever_stops_a_put_leaves_the_old_entry_and_no_temporary(
     backend.put(digest(1), b"old")
     real = os.close
 
-    def fail(*arguments: object) -> None:
+    def fail(*arguments: object, **_: object) -> None:
         if failing == "close":
             real(arguments[0])  # type: ignore[arg-type]
         raise error
@@ -323,7 +327,7 @@ def test_temporary_files_are_never_listed_and_only_old_ones_are_swept(root: Path
     backend = FilesBackend(str(root), max_age=DAY)
     shard = root / "v1" / "ab"
     shard.mkdir(parents=True)
-    old, live = shard / ".host.1.00ff.tmp", shard / ".other.2.00ff.tmp"
+    old, live = shard / ".host.1.00000000000000ff.tmp", shard / ".other.2.00000000000000ff.tmp"
     old.write_bytes(b"torn")
     live.write_bytes(b"half")
     aged(old, 3700)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -9,9 +10,11 @@ from tritonstore.backends.base import Backend
 from tritonstore.backends.memory import MemoryBackend
 
 
-class TestMemory(BackendContract):
+class MemoryAccess:
+    strangers_can_write = False
+
     @pytest.fixture
-    def backend(self) -> Iterator[Backend]:
+    def bare(self) -> Iterator[Backend]:
         backend = MemoryBackend()
         yield backend
         backend.close()
@@ -23,7 +26,11 @@ class TestMemory(BackendContract):
 
     def raw_write(self, backend: Backend, digest: str, data: bytes) -> None:
         assert isinstance(backend, MemoryBackend)
-        backend._values[digest] = (data, 0.0)
+        backend._values[digest] = (data, time.time())
+
+
+class TestMemory(MemoryAccess, BackendContract):
+    pass
 
 
 def test_bounded_by_count_least_recently_used_goes_first() -> None:

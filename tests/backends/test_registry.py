@@ -103,11 +103,32 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
         open_backend("absent://x", Settings.load({"HOME": "/h"}))
 
 
+@pytest.mark.parametrize(
+    ("url", "package", "module", "extra"),
+    [
+        ("diskcache:///x", "diskcache", "diskcache", "diskcache"),
+        ("redis://h", "redis", "redis", "redis"),
+        ("rediss://h", "redis", "redis", "redis"),
+        ("s3://b", "obstore", "objectstore", "objectstore"),
+        ("gs://b", "obstore", "objectstore", "objectstore"),
+        ("az://b", "obstore", "objectstore", "objectstore"),
+    ],
+)
+def test_a_missing_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, url: str, package: str, module: str, extra: str
+) -> None:
+    monkeypatch.delitem(sys.modules, f"tritonstore.backends.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SettingsError, match=rf"{package} is missing; pip install 'tritonstore\[{extra}\]'"):
+        open_backend(url, Settings.load({"HOME": "/h"}))
+
+
 def test_nothing_heavy_is_imported() -> None:
     code = (
         "import sys; before = set(sys.modules);"  # the hook of an editable install brings pathlib
         "import tritonstore.store as s; s.open_store('/nowhere/x');"
-        "print(sorted({'torch', 'triton', 'filelock', 'pathlib', 'pickle'} & (set(sys.modules) - before)))"
+        "heavy = {'torch', 'triton', 'filelock', 'pathlib', 'pickle', 'redis', 'obstore'};"
+        "print(sorted(heavy & (set(sys.modules) - before)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"

@@ -5,17 +5,19 @@
 - `get` gives exactly the bytes that one `put` was given, or None. A digest that is not there is None, never
   an error, and so is something in its place that no `put` has left there (a folder, a pipe, a device, a file
   beyond MAX_SIZE). Empty bytes are a value like any other.
-- `put` is atomic: a reader sees the old bytes, the new bytes or None, never a part, whatever dies in between;
-  the last put wins. What was just put is never evicted by that same put.
+- `get_many` is `get` for many digests, in fewer round trips where a backend can.
+- `put` is atomic: a reader sees the old bytes, the new bytes or None, never a part, whatever dies in between.
+  The last put wins; a backend may say that the first one does (create-only), since equal questions have equal
+  answers. What was just put is never evicted by that same put.
 - `delete` says whether something was there. It is no error to delete what is gone.
 - `scan` yields every entry once, in no order, in constant memory, and nothing that is not an entry. What is
   put or deleted meanwhile may or may not be seen.
 - `lease` gives a try-lock on a digest across all workers of this store, or None if the backend has none. It
   is an optimisation: it may be coarser than a digest, and it ends when its holder's process does.
-- A **fault** is a StoreError, or a StoreUnavailable when the next operation would fail as well. No other
-  exception leaves a backend, and nothing waits without bound.
+- A **fault** is a StoreError, or a StoreUnavailable when the next operation would fail as well; a
+  StoreUnreachable if nothing answers at all. No other exception leaves a backend, and nothing waits without bound.
 - All methods are safe in threads and after a fork. `close` may be called twice.
-- `url` is safe to print.
+- `url` is safe to print. `writes` is for tiers to read: which puts go there. The backend does not look at it.
 
 Sizes are bytes, times are Unix seconds. Policy (order of tiers, what to do about faults, formats) lives
 elsewhere.
@@ -25,16 +27,20 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple, Protocol
 
-__all__ = ["MAX_SIZE", "Backend", "Lease", "Record", "check_digest"]
+__all__ = ["MAX_SIZE", "Backend", "Lease", "Record", "Writes", "check_digest"]
 
 MAX_SIZE = (
     1 << 20
 )  # bytes; nothing larger is put or read. entry.MAX_SIZE is the same number, and a test holds them together
 
 _DIGEST = re.compile(r"[0-9a-f]{64}").fullmatch
+
+
+Writes = Literal["all", "publish", "none"]
+"""What tiers put to a backend: all, only new answers (nothing that was found further down), or nothing."""
 
 
 class Record(NamedTuple):
@@ -61,9 +67,17 @@ class Backend(ABC):
     """See the module's docstring: it is the contract."""
 
     url: str
+    writes: Writes = "all"
 
     @abstractmethod
     def get(self, digest: str) -> bytes | None: ...
+
+    def get_many(self, digests: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """(digest, bytes) of those that are there, in the order asked for, in constant memory."""
+        for digest in digests:
+            data = self.get(digest)
+            if data is not None:
+                yield digest, data
 
     @abstractmethod
     def put(self, digest: str, data: bytes) -> None: ...

@@ -21,28 +21,31 @@ import time
 from collections.abc import Iterator
 
 from tritonstore.backends.base import MAX_SIZE, Backend, Record, check_digest
+from tritonstore.backends.folders import make_folders, open_to_group
 from tritonstore.backends.leases import FileLease
 from tritonstore.errors import StoreError, StoreUnavailable
 
-__all__ = ["FilesBackend"]
+__all__ = ["TEMPORARY", "FilesBackend"]
 
 # A new entry format is a new folder: an old tool keeps its own, and nobody deletes what it cannot read.
 VERSION = "v1"
 
 _SHARDS = 256
 _HOUR = 3600.0
-_TEMP_SUFFIX = ".tmp"
 _NAME = re.compile(r"[0-9a-f]{64}\Z")
+TEMPORARY = re.compile(r"\.[A-Za-z0-9-]{1,64}\.[0-9]{1,10}\.[0-9a-f]{16}\.tmp\Z")
+"""The names of unfinished files, as `put` makes them; nothing else is swept."""
 _SHARD_NAME = re.compile(r"[0-9a-f]{2}\Z")
-_HOST = re.sub(r"[^A-Za-z0-9-]", "-", os.uname().nodename)[:64] if hasattr(os, "uname") else "host"
+_HOST = re.sub(r"[^A-Za-z0-9-]", "-", os.uname().nodename)[:64] if hasattr(os, "uname") else ""
 
 # O_NONBLOCK: opening a FIFO that has no writer would wait for ever. O_NOFOLLOW: a link could lead elsewhere.
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
 # What no put has left there stands in the entry's place: a link, a socket, a device without a driver.
 _NO_ENTRY = frozenset({errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.ENODEV})
-_NOT_A_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST})
+_NOT_A_FOLDER = frozenset({errno.ENOTDIR, errno.EEXIST, errno.ELOOP})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _GONE = frozenset({errno.ENOENT, errno.ESTALE, errno.ENAMETOOLONG})
@@ -52,6 +55,7 @@ _UNAVAILABLE = _NOT_A_FOLDER | _FORBIDDEN | _FULL | _GONE
 class FilesBackend(Backend):
     """Entries in the folder `root`, which the first put makes (mode 0700; files 0600).
 
+    With `shared`, every member of the folder's group can read and write: see `folders`.
     `max_size` bytes and `max_age` seconds since last use bound it, 0 is unlimited. `durable` waits for the
     disk at each put. `lock_folder` holds the leases' lock files (default: inside the store). Without `touch`,
     reading changes nothing at all.
@@ -67,6 +71,7 @@ class FilesBackend(Backend):
         durable: bool = False,
         lock_folder: str | None = None,
         touch: bool = True,
+        shared: bool = False,
     ) -> None:
         self.root = root
         self.url = url or f"file://{root}"
@@ -75,12 +80,17 @@ class FilesBackend(Backend):
         self._max_age = max_age
         self._durable = durable
         self._touch = touch
+        self._shared = shared
+        self._mode = 0o664 if shared else 0o600
+        self._trusted = shared
         self._locks_in_store = lock_folder is None
         self._locks = os.path.join(root, VERSION, "locks") if lock_folder is None else lock_folder
 
     def get(self, digest: str) -> bytes | None:
         check_digest(digest)
         path = f"{self._base}{digest[:2]}{os.sep}{digest}"
+        if not self._trusted:
+            self._look_at_owner("get")
         try:
             descriptor = os.open(path, _READ)
         except OSError as error:
@@ -106,29 +116,27 @@ class FilesBackend(Backend):
         check_digest(digest)
         if len(data) > MAX_SIZE:
             raise StoreError(f"{self.url}: a value of {len(data)} bytes is beyond {MAX_SIZE}", self.url, "put")
-        shard = self._base + digest[:2]
+        if not self._trusted:
+            self._look_at_owner("put")
         try:
             try:
-                self._write(shard, digest, data)
+                self._write(digest, data)
             except FileNotFoundError:  # the first put of a shard, or somebody removed the folder just now
-                _make_folders(shard)
-                self._write(shard, digest, data)
+                make_folders(self._base + digest[:2], shared=self._shared, root=self.root)
+                self._write(digest, data)
         except OSError as error:
             raise self._fault("put", error) from error
-        if self._cleans(digest, len(data)):
-            with contextlib.suppress(OSError):  # what could not be cleaned now is cleaned later; the put has succeeded
-                self._clean(shard, keep=digest)
 
     def delete(self, digest: str) -> bool:
         check_digest(digest)
-        path = f"{self._base}{digest[:2]}{os.sep}{digest}"
         try:
-            try:
-                os.unlink(path)
-            except (IsADirectoryError, PermissionError):  # POSIX lets unlink(folder) answer EPERM
-                if not os.path.isdir(path):
-                    raise
-                os.rmdir(path)
+            with self._opened(digest[:2]) as shard:
+                try:
+                    os.unlink(digest, dir_fd=shard)
+                except (IsADirectoryError, PermissionError):  # POSIX lets unlink(folder) answer EPERM
+                    if not stat.S_ISDIR(os.lstat(digest, dir_fd=shard).st_mode):
+                        raise
+                    os.rmdir(digest, dir_fd=shard)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -157,30 +165,77 @@ class FilesBackend(Backend):
         check_digest(digest)
         # 256 lock files, shared by the digests of a shard and never unlinked: to unlink one would leave its
         # waiters with a lock on a file that the next worker does not find.
-        return FileLease(self._locks, digest[:2], self.url, may_be_remote=self._locks_in_store)
+        inside = self._locks_in_store
+        root = self.root if inside else self._locks
+        return FileLease(self._locks, digest[:2], self.url, may_be_remote=inside, shared=self._shared, root=root)
 
     def close(self) -> None:
         """Nothing is held open between calls."""
 
-    def _write(self, shard: str, digest: str, data: bytes) -> None:
-        temporary = f"{shard}{os.sep}.{_HOST}.{os.getpid()}.{os.urandom(8).hex()}{_TEMP_SUFFIX}"
-        descriptor = os.open(temporary, _WRITE, 0o600)
+    @contextlib.contextmanager
+    def _opened(self, shard: str) -> Iterator[int]:
+        """A descriptor of that folder. A link in its place (or in v1's) is refused: it could lead anywhere."""
+        base = os.open(self._base.rstrip(os.sep), _FOLDER)
         try:
-            try:
-                written = os.write(descriptor, data)
-                while written < len(data):  # the disk was nearly full, or a signal came
-                    written += os.write(descriptor, data[written:])
-                if self._durable:
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            _replace(temporary, f"{shard}{os.sep}{digest}")
-        except BaseException:  # Ctrl-C as well: a temporary file that stays behind is found only an hour later
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+            folder = os.open(shard, _FOLDER, dir_fd=base)
+        except OSError as error:
+            error.filename = self._base + shard  # for the message: the name alone says nothing
             raise
-        if self._durable:
-            _sync_folder(shard)
+        finally:
+            os.close(base)
+        try:
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _look_at_owner(self, operation: str) -> None:
+        """Once: whoever can write to a store can make exports wrong, so a private one must be this user's."""
+        for path in (self.root, self._base.rstrip(os.sep)):
+            try:
+                found = os.lstat(path)
+                owners = {found.st_uid}
+                if stat.S_ISLNK(found.st_mode):  # v1 as a link is refused where it is opened for writing
+                    found = os.stat(path)
+                    owners.add(found.st_uid)
+            except OSError:
+                return  # not there yet, or the operation itself says what is wrong
+            # In a sticky folder (as /tmp is) others can make a v1, but not replace one, and its owner is looked at.
+            sticky = path == self.root and found.st_mode & stat.S_ISVTX
+            if owners - {os.geteuid(), 0}:
+                cause = "belongs to another user"
+            elif found.st_mode & stat.S_IWOTH and not sticky:
+                cause = f"can be written by everybody (mode {stat.S_IMODE(found.st_mode):03o})"
+            else:
+                continue
+            advice = "whoever can write there can make exports wrong; if that is meant, add shared=true to the URL"
+            raise StoreUnavailable(f"{self.url}: {operation} failed: {path} {cause}; {advice}", self.url, operation)
+        self._trusted = True
+
+    def _write(self, digest: str, data: bytes) -> None:
+        temporary = f".{_HOST or 'host'}.{os.getpid()}.{os.urandom(8).hex()}.tmp"
+        with self._opened(digest[:2]) as shard:
+            descriptor = os.open(temporary, _WRITE, self._mode, dir_fd=shard)
+            try:
+                try:
+                    if self._shared:
+                        open_to_group(descriptor)
+                    written = os.write(descriptor, data)
+                    while written < len(data):  # the disk was nearly full, or a signal came
+                        written += os.write(descriptor, data[written:])
+                    if self._durable:
+                        os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+                _replace(temporary, digest, shard)
+            except BaseException:  # Ctrl-C as well: a temporary file that stays behind is found only an hour later
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=shard)
+                raise
+            if self._durable:
+                os.fsync(shard)
+            if self._cleans(digest, len(data)):
+                with contextlib.suppress(OSError):  # what cannot be cleaned now is cleaned later; the put has succeeded
+                    self._clean(shard, keep=digest)
 
     def _cleans(self, digest: str, size: int) -> bool:
         if not self._share and not self._max_age:
@@ -189,7 +244,7 @@ class FilesBackend(Backend):
         # Digits that do not choose the shard, or whole shards would never be cleaned.
         return int(digest[2:8], 16) < share * 0x1000000
 
-    def _clean(self, shard: str, keep: str) -> None:
+    def _clean(self, shard: int, keep: str) -> None:
         """Remove old temporary files, entries past their age, and the least recently used ones beyond the
         shard's part.
         """
@@ -202,12 +257,12 @@ class FilesBackend(Backend):
                     found = file.stat(follow_symlinks=False)
                     if not stat.S_ISREG(found.st_mode):
                         continue
-                    if file.name.endswith(_TEMP_SUFFIX):
+                    if TEMPORARY.match(file.name):
                         if now - found.st_mtime > _HOUR:  # no live writer takes so long
-                            os.unlink(file.path)
+                            os.unlink(file.name, dir_fd=shard)
                     elif _NAME.match(file.name):
                         if self._max_age and now - found.st_mtime > self._max_age and file.name != keep:
-                            os.unlink(file.path)
+                            os.unlink(file.name, dir_fd=shard)
                         else:
                             entries.append((found.st_mtime, found.st_size, file.name))
                             total += found.st_size
@@ -219,7 +274,7 @@ class FilesBackend(Backend):
                 break
             if name != keep:
                 with contextlib.suppress(OSError):
-                    os.unlink(f"{shard}{os.sep}{name}")
+                    os.unlink(name, dir_fd=shard)
                     total -= size
 
     def _fault(self, operation: str, error: OSError) -> StoreError:
@@ -233,6 +288,8 @@ class FilesBackend(Backend):
                 root = os.path.dirname(root)
             if not os.path.isdir(root):
                 return f"{root} is not a folder; remove it, or name another folder in TRITONSTORE_URL"
+            if error.filename is not None and os.path.islink(error.filename):
+                return f"{error.filename} is a link, which is not followed; remove it"
         if error.errno in _FORBIDDEN:
             return f"{error.strerror}; make {root} writable for this user, or name another in TRITONSTORE_URL"
         if error.errno in _FULL:
@@ -250,33 +307,14 @@ def _read(descriptor: int, size: int) -> bytes:
     return data
 
 
-def _replace(temporary: str, final: str) -> None:
+def _replace(temporary: str, final: str, folder: int) -> None:
     try:
-        os.replace(temporary, final)
+        os.replace(temporary, final, src_dir_fd=folder, dst_dir_fd=folder)
     except IsADirectoryError:
-        os.rmdir(final)  # an empty folder in an entry's place; a full one is somebody's, and stays an error
-        os.replace(temporary, final)
-
-
-def _make_folders(path: str) -> None:
-    # Not os.makedirs: its mode is for the last folder only, and the ones above would be open to others.
-    if not os.path.isdir(path):
-        parent = os.path.dirname(path)
-        if parent != path:
-            _make_folders(parent)
-        # Another process was faster; or it is a file, and then the write says so.
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o700)
+        os.rmdir(final, dir_fd=folder)  # an empty folder in an entry's place; a full one is somebody's, and an error
+        os.replace(temporary, final, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def _names(folder: str, pattern: re.Pattern[str]) -> list[str]:
     with os.scandir(folder) as files:
-        return sorted(file.name for file in files if pattern.match(file.name))
-
-
-def _sync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        return sorted(file.name for file in files if pattern.match(file.name) and not file.is_symlink())

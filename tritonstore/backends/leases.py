@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from tritonstore.backends.folders import make_folders
 from tritonstore.errors import StoreError
 
 if TYPE_CHECKING:
@@ -34,14 +35,18 @@ class FileLease:
     """A try-lock on `folder/name`. `url` is the store's, for messages.
 
     `may_be_remote` asks for a look at the file system's type; a lock folder that a user has named is taken at
-    its word.
+    its word. `shared` lets the folder's group take part, from the folder `root` down.
     """
 
-    def __init__(self, folder: str, name: str, url: str, *, may_be_remote: bool) -> None:
+    def __init__(
+        self, folder: str, name: str, url: str, *, may_be_remote: bool, shared: bool = False, root: str = ""
+    ) -> None:  # fmt: skip
         self._folder = folder
         self._path = os.path.join(folder, name)
         self._url = url
         self._may_be_remote = may_be_remote
+        self._shared = shared
+        self._root = root or folder
         self._lock: BaseFileLock | None = None  # kept between attempts: a marker's standstill is observed by one object
         self._owner = 0
 
@@ -50,8 +55,9 @@ class FileLease:
 
         try:
             if self._lock is None:
-                os.makedirs(self._folder, mode=0o700, exist_ok=True)
-                self._lock = _new_lock(self._path, soft=self._may_be_remote and is_remote(self._folder))
+                make_folders(self._folder, shared=self._shared, root=self._root)
+                soft = self._may_be_remote and is_remote(self._folder)
+                self._lock = _new_lock(self._path, soft=soft, mode=0o660 if self._shared else 0o600)
             self._lock.acquire(blocking=False)
         except Timeout:
             return False
@@ -69,14 +75,14 @@ class FileLease:
                 return  # the answer is there all the same; the lock ends with this process
 
 
-def _new_lock(path: str, *, soft: bool) -> BaseFileLock:
+def _new_lock(path: str, *, soft: bool, mode: int) -> BaseFileLock:
     from filelock import FileLock, SoftFileLease
 
     # Not thread-local: the claim that acquires may be given back by another thread (a generator that is
     # closed elsewhere).
     if soft:
-        return SoftFileLease(path, lease_duration=_LEASE_DURATION, thread_local=False, mode=0o600)
-    return FileLock(path, thread_local=False, mode=0o600, preserve_lock_file=True)
+        return SoftFileLease(path, lease_duration=_LEASE_DURATION, thread_local=False, mode=mode)
+    return FileLock(path, thread_local=False, mode=mode, preserve_lock_file=True)
 
 
 def is_remote(folder: str, mountinfo: str = "/proc/self/mountinfo") -> bool:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import re
-from typing import cast
-from urllib.parse import unquote, urlsplit
+from typing import Any, cast
 
-from tritonstore.backends.base import Backend
-from tritonstore.errors import SettingsError
+from tritonstore.backends import options
+from tritonstore.backends.base import Backend, Writes
 from tritonstore.settings import Settings, redact_url
 
 __all__ = ["SCHEMES", "open_backend"]
@@ -17,27 +15,42 @@ __all__ = ["SCHEMES", "open_backend"]
 SCHEMES: dict[str, tuple[str, str, str]] = {
     "memory": ("tritonstore.backends.registry", "open_memory", ""),
     "file": ("tritonstore.backends.registry", "open_files", ""),
+    "diskcache": ("tritonstore.backends.diskcache", "open_diskcache", "diskcache"),
+    "redis": ("tritonstore.backends.redis", "open_redis", "redis"),
+    "rediss": ("tritonstore.backends.redis", "open_redis", "redis"),
+    "s3": ("tritonstore.backends.objectstore", "open_objectstore", "objectstore"),
+    "gs": ("tritonstore.backends.objectstore", "open_objectstore", "objectstore"),
+    "az": ("tritonstore.backends.objectstore", "open_objectstore", "objectstore"),
 }
 
 
 def open_backend(url: str, settings: Settings) -> Backend:
     """The backend that `url` names; no file or connection is touched yet.
 
-    Raises SettingsError for a URL that is malformed, of an unknown scheme or with an unknown option, and
-    where a package is missing (with the command that installs it).
+    Every URL may have the option ``write=all|publish|none``; what is not written is opened for reading only. Raises
+    SettingsError for a URL that is malformed, of an unknown scheme or with an unknown option, and where a package is
+    missing (with the command that installs it).
     """
     if url.startswith("/"):
         url = "file://" + url.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
     scheme = url.partition(":")[0].lower()
     if scheme not in SCHEMES or ":" not in url:
-        raise _refuse(url, settings, f"use one of {', '.join(f'{name}:' for name in SCHEMES)} or an absolute path")
+        known = ", ".join(f"{name}:" for name in SCHEMES)
+        raise options.refuse(url, settings, f"use one of {known} or an absolute path")
     module, function, extra = SCHEMES[scheme]
+    bare, writes = _split_writes(url, settings)
     try:
         opener = getattr(importlib.import_module(module), function)
     except ImportError as error:
         hint = f"pip install 'tritonstore[{extra}]'" if extra else "reinstall tritonstore"
-        raise _refuse(url, settings, f"{error.name or error} is missing; {hint}") from error
-    return cast(Backend, opener(url, settings))
+        raise options.refuse(url, settings, f"{error.name or error} is missing; {hint}") from error
+    if writes != "none":
+        backend = cast(Backend, opener(bare, settings))
+        backend.writes = writes
+        return backend
+    from tritonstore.backends.wrappers import ReadOnly
+
+    return ReadOnly(opener(bare, settings._replace(mode="readonly")))
 
 
 def open_memory(url: str, settings: Settings) -> Backend:
@@ -45,52 +58,38 @@ def open_memory(url: str, settings: Settings) -> Backend:
     from tritonstore.backends.memory import MemoryBackend
 
     if url.lower() not in {"memory:", "memory://"}:
-        raise _refuse(url, settings, "memory: takes neither a path nor options")
+        raise options.refuse(url, settings, "memory: takes neither a path nor options but write=")
     return MemoryBackend()
 
 
 def open_files(url: str, settings: Settings) -> Backend:
-    """`file:///path?durable=true&lock_folder=/path`; a percent sign escapes, the host may be ``localhost``."""
+    """``file:///path?durable=true&lock_folder=/path&shared=true``."""
     from tritonstore.backends.files import FilesBackend
 
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise _refuse(url, settings, f"it is no URL ({error})") from None
-    if parts.netloc not in {"", "localhost"}:
-        raise _refuse(url, settings, "a file: URL has three slashes, as in file:///var/cache/tritonstore")
-    if parts.fragment or "#" in url:
-        raise _refuse(url, settings, "a # in a path is written %23")
-    root = _path(parts.path, url, settings)
-    durable, lock_folder = settings.durable, settings.lock_folder
-    for option in parts.query.split("&") if parts.query else ():
-        name, _, value = option.partition("=")
-        if name == "durable" and value in {"true", "false"}:
-            durable = value == "true"
-        elif name == "lock_folder" and value:
-            lock_folder = _path(value, url, settings)
-        else:
-            raise _refuse(url, settings, "the options of file: are durable=true|false and lock_folder=/path")
+    known: dict[str, options.Parser] = {
+        "durable": options.boolean,
+        "lock_folder": options.absolute_path,
+        "shared": options.boolean,
+    }
+    parts, found = options.split_url(url, settings, known)
+    values: dict[str, Any] = {"durable": settings.durable, "lock_folder": settings.lock_folder, **found}
     return FilesBackend(
-        root,
+        options.folder(parts, url, settings),
         url=redact_url(url),
         max_size=settings.max_size,
         max_age=settings.max_age,
-        durable=durable,
-        lock_folder=lock_folder,
         touch=settings.mode != "readonly",
+        **values,
     )
 
 
-def _path(text: str, url: str, settings: Settings) -> str:
-    if re.search(r"%(?![0-9A-Fa-f]{2})", text):
-        raise _refuse(url, settings, "a % in a path is written %25")
-    path = unquote(text, errors="surrogateescape")
-    if not path.startswith("/") or path.strip("/") == "" or "\0" in path:
-        raise _refuse(url, settings, "a path is absolute and names a folder, as in file:///var/cache/tritonstore")
-    return path.rstrip("/")
-
-
-def _refuse(url: str, settings: Settings, allowed: str) -> SettingsError:
-    origin = settings.origins.get("urls", "argument url")
-    return SettingsError(f"url = {redact_url(url)} (from {origin}) cannot be used: {allowed}", "url", origin)
+def _split_writes(url: str, settings: Settings) -> tuple[str, Writes]:
+    """The URL without its option ``write``, and that option."""
+    before, mark, query = url.partition("?")
+    given = query.split("&") if mark else []
+    rest = [option for option in given if not option.startswith("write=")]
+    values = {option.partition("=")[2] for option in given if option.startswith("write=")} or {"all"}
+    if len(values) > 1 or not values <= {"all", "publish", "none"}:
+        raise options.refuse(url, settings, "option write: use one of all, publish, none")
+    bare = f"{before}?{'&'.join(rest)}" if rest else before
+    return bare, cast(Writes, values.pop())
