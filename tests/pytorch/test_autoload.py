@@ -36,6 +36,13 @@ def patched():
 """
 
 
+POOL = """
+def work():
+    import ask, tritonstore
+    return ask.patched(), ask.written(), tritonstore.stats()
+"""
+
+
 class Machine:
     """Runs programs with tritonstore's entry point on their path, as if it were installed."""
 
@@ -49,6 +56,7 @@ class Machine:
         )
         (folder / "site" / "kernel_of_test.py").write_text(KERNEL)
         (folder / "site" / "ask.py").write_text(ASK)
+        (folder / "site" / "pool_of_test.py").write_text(POOL)
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("TRITONSTORE")},
             "PYTHONPATH": os.pathsep.join([str(folder / "site"), str(root), os.environ.get("PYTHONPATH", "")]),
@@ -196,6 +204,30 @@ def test_workers_share_the_store(machine: Any, method: str) -> None:
             for patched, written, stats in told:
                 assert patched and written == ["y"]
                 assert (stats["calls"], stats["analyses"]) == (1, 0), stats
+        """,
+        **machine.on,
+    )
+
+
+@pytest.mark.parametrize("kind", ["FORK", "SPAWN"])
+def test_inductors_compile_workers_share_the_store(machine: Any, kind: str) -> None:
+    """Inductor's own pool: a process that imports torch, and forks or spawns its workers."""
+    machine.run(
+        f"""
+        from pool_of_test import work
+        from torch._inductor.compile_worker.subproc_pool import SubprocKind, SubprocPool
+
+        if __name__ == "__main__":
+            import ask
+            assert ask.written() == ["y"]
+            pool = SubprocPool(2, kind=SubprocKind.{kind})
+            try:
+                told = [pool.submit(work).result(timeout=200) for _ in range(2)]
+            finally:
+                pool.shutdown()
+            for patched, written, stats in told:
+                assert patched and written == ["y"]
+                assert stats["analyses"] == 0, stats
         """,
         **machine.on,
     )

@@ -183,7 +183,7 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "verdict": ("tritonstore.pytorch.outcome.Watch", "verdict", fault),
     "options": (keys, "popped_options", fault),
     "build": ("tritonstore.pytorch.call.Call", "_same_key", fault),
-    "open": ("tritonstore.store", "open_store", fault),
+    "open": ("tritonstore.store", "open_settings", fault),
 }
 
 

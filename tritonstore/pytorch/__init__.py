@@ -6,6 +6,8 @@
     lock       the one process-wide lock around the analysis
     notice     say something once to a person, without ever failing the caller
     offline    a declared target for machines without a GPU
+    observer   what is counted, passed on to this process's journal and to PyTorch's own channels
+    channels   Dynamo's counters, artifacts in the structured trace
     session    the way of one call: key, look up, or analyse, prove and publish
     install    patch all or nothing, restore exactly
     autoload   the `torch.backends` entry point behind TRITONSTORE=1

@@ -12,18 +12,20 @@ import sys
 from typing import Any
 
 # Nothing more at the top: this file is imported by every process that imports torch.
-from tritonstore.pytorch import ANALYSIS_MODULE
+from tritonstore.pytorch import ANALYSIS_MODULE, artifacts
 
 
 def activate() -> None:
     """Install the store where TRITONSTORE asks for it, now or when PyTorch first imports its analysis."""
+    artifacts.register()  # asked for or not: else PyTorch could not load a bundle that carries entries
     if "TRITONSTORE" not in os.environ:  # settings.py decides the rest; importing it takes most of a millisecond
         return
     try:
-        from tritonstore.settings import Settings, is_enabled
+        from tritonstore.settings import Settings, is_enabled, run_id
 
         if not is_enabled():
             return
+        run_id()  # before the program starts workers, which then belong to the same run
         Settings.load()  # a bad setting is said here, at the start, and not in the middle of an export
         module = sys.modules.get(ANALYSIS_MODULE)
         if module is not None and not getattr(module.__spec__, "_initializing", False):

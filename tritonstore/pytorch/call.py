@@ -100,7 +100,7 @@ class Call:
         kernel, kwargs, metadata = self._question
         before = dict(kwargs)  # PyTorch edits the caller's dict
         answer, seen, seconds = ask(self._patch, self._question)
-        self._owner.counters.analysis(seconds)
+        self._owner.counters.analysis(seconds, self._key)
         if self._owner.storing:
             with self._owner.guard("publish"):
                 access = self._proven(seen, answer, before)
@@ -112,7 +112,7 @@ class Call:
         """Ask PyTorch although the answer is stored. A difference ends the use of the store here."""
         before = dict(self._question[1])
         answer, seen, seconds = ask(self._patch, self._question)
-        self._owner.counters.analysis(seconds)
+        self._owner.counters.analysis(seconds, self._key)
         with self._owner.guard("verify"):
             if self._proven(seen, answer, before) is None:
                 return answer  # PyTorch failed just now, which says nothing about the stored answer
@@ -127,8 +127,7 @@ class Call:
             f"but PyTorch says {self._patch.answers.read(answer)}"
         )
         self._owner.stop(why)
-        for backend in self._store.tiers.backends if self._store.tiers.writable else ():
-            backend.delete(self._key.digest)
+        self._store.tiers.delete(self._key.digest)
         raise VerificationError(why)
 
     def _proven(self, seen: Observation, answer: Any, before: dict[str, Any]) -> AccessResult | None:
@@ -146,7 +145,7 @@ class Call:
                 reason = "unknown-answer"
             except FormatError:
                 reason = "invariant"
-        self._owner.counters.unproven(reason)
+        self._owner.counters.unproven(reason, self._key)
         return None
 
     def _same_key(self, kernel: Any, before: dict[str, Any], metadata: Any) -> bool:
@@ -159,7 +158,7 @@ class Call:
             again = None
         if again is not None and (again.digest, again.parts) == (self._key.digest, self._key.parts):
             return True
-        self._owner.counters.unproven("key-changed")
+        self._owner.counters.unproven("key-changed", self._key)
         return False
 
 

@@ -15,8 +15,11 @@ from typing import Any
 from tritonstore.counters import Counters
 from tritonstore.errors import Bypass, TritonStoreError
 from tritonstore.forks import reset_in_children
+from tritonstore.journal import Bypassed
+from tritonstore.pytorch import artifacts
 from tritonstore.pytorch.call import Call, Patched, Question, ask
 from tritonstore.pytorch.notice import notice
+from tritonstore.pytorch.observer import Observer, kernel_name
 from tritonstore.pytorch.offline import DeclaredTarget
 from tritonstore.settings import Settings
 
@@ -31,6 +34,11 @@ class Session:
         self._own_counters = Counters()
         self._target = DeclaredTarget(settings.target, settings.prefer_target) if settings.target else None
         self._stopped = "off" if settings.mode == "off" else ""
+        self._observer = None if self._stopped else Observer.of(settings)
+        self._observe()
+        artifacts.register()
+        if store is not None:
+            store.on_entry = artifacts.record
         self.storing = True
         self._verified = 0.0
         self._after_fork()
@@ -51,10 +59,16 @@ class Session:
         theirs = None if other._owned else other._store
         return mine is theirs and self.settings == other.settings
 
+    def _observe(self) -> None:
+        if self._observer is not None:
+            self._observer.watch(self.counters)
+
     def close(self) -> None:
         """Give up the target, and the store if this session opened it. Calls still under way end well."""
         if self._target is not None:
             self._target.restore()
+        if self._observer is not None:
+            self._observer.close(self.counters, self._own_counters, keep=not self._owned)
         if self._owned and self._store is not None:
             with contextlib.suppress(TritonStoreError):
                 self._store.close()
@@ -72,15 +86,15 @@ class Session:
         except Bypass as bypass:
             if bypass.reason == "error":  # the key could not be worked out, perhaps by a bug of ours
                 self.fault("key", bypass)
-            return self._plain(patch, question, bypass.reason)
+            return self._plain(patch, question, bypass.reason, bypass.detail)
         except Exception as error:
             self.fault("key", error)
-            return self._plain(patch, question, "key-fault")
+            return self._plain(patch, question, "key-fault", type(error).__name__)
         try:
             found = store.lookup(key)
         except Exception as error:
             self.fault("lookup", error)
-            return self._plain(patch, question, "store-fault")
+            return self._plain(patch, question, "store-fault", type(error).__name__)
         call = Call(self, patch, question, store, key)
         if found is not None:
             return call.verify(found) if self._verify_this() else call.deliver(found)
@@ -90,6 +104,13 @@ class Session:
             return call.analyse()
         with call.claimed() as appeared:
             return call.analyse() if appeared is None else call.deliver(appeared)
+
+    def adopt(self, digest: str, data: bytes) -> None:
+        """Take over an entry from PyTorch's own bundle. A fault is counted, and raised only if strict."""
+        store = None if self._stopped else self._opened()
+        if store is not None:
+            with self.guard("adopt"):
+                store.adopt(digest, data)
 
     def stop_storing(self, why: str) -> None:
         """From now on nothing is stored by this process; what is stored already still answers."""
@@ -112,6 +133,9 @@ class Session:
                         self._store = _open(self.settings)
                     if self._store is None:
                         self._stopped = "no-store"
+                    else:
+                        self._store.on_entry = artifacts.record
+                    self._observe()
         return self._store
 
     def _key(self, question: tuple[Any, Any, Any]) -> Any:
@@ -123,10 +147,11 @@ class Session:
         finally:
             self.counters.spend("key", time.perf_counter() - started)
 
-    def _plain(self, patch: Patched, question: Question, reason: str) -> Any:
-        self.counters.bypass(reason)
+    def _plain(self, patch: Patched, question: Question, reason: str, detail: str = "") -> Any:
+        what = Bypassed(kernel_name(question[0]), reason, detail)
+        self.counters.bypass(reason, what)
         answer, _, seconds = ask(patch, question)
-        self.counters.analysis(seconds)
+        self.counters.analysis(seconds, what)
         return answer
 
     def _verify_this(self) -> bool:
@@ -154,8 +179,6 @@ class Session:
 
 
 def _open(settings: Settings) -> Any:
-    from tritonstore.store import open_store
+    from tritonstore.store import open_settings
 
-    values = settings._asdict()
-    del values["origins"]
-    return open_store(**values)
+    return open_settings(settings)
