@@ -47,7 +47,7 @@ def test_any_exception_is_a_fault_and_costs_the_other_tiers_nothing(caplog: pyte
 
 @pytest.mark.parametrize("call", ["get", "lease"])
 def test_strict_raises_it_as_a_store_error_without_its_text(call: str) -> None:
-    with pytest.raises(StoreError, match="memory:: .* failed: UnicodeError$") as raised:
+    with pytest.raises(StoreError, match=r"memory:: .* failed: UnicodeError$") as raised:
         getattr(Tiers([Odd()], strict=True), call)(digest(1))
     assert (raised.value.url, raised.value.operation) == ("memory:", call)
 

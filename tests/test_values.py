@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tritonstore.values import Target, parse_age, parse_share, parse_size, parse_target, redact_url
+from tritonstore.values import Target, parse_age, parse_share, parse_size, parse_target, parse_wait, redact_url
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,17 @@ def test_ages(text: str, age: float) -> None:
 def test_ages_refused(text: str) -> None:
     with pytest.raises(ValueError, match="90d"):
         parse_age(text)
+
+
+def test_what_is_beyond_all_dates_and_disks_is_refused() -> None:
+    assert parse_age("36500d") == parse_wait("36500d") == 36500 * 86400
+    assert parse_size("4194304TiB") == 2**62
+    for parse, text in ((parse_age, "36501d"), (parse_wait, "999999999999999999w"), (parse_wait, "3153600001.5")):
+        with pytest.raises(ValueError, match="at most 36500d"):
+            parse(text)
+    for text in ("4194305TiB", "999999999999999999tib"):
+        with pytest.raises(ValueError, match="at most 4194304TiB"):
+            parse_size(text)
 
 
 @pytest.mark.parametrize(("text", "share"), [("0", 0.0), ("1", 1.0), ("0.05", 0.05), (".5", 0.5), ("1.0", 1.0)])

@@ -170,7 +170,9 @@ class Tiers:
             before = row.ended
             row.faults = max(row.faults, SET_ASIDE_AFTER)
         if not before:
-            message = f"{url}: another worker kept a lease longer than the longest wait; leases there are not waited for"
+            message = (
+                f"{url}: another worker kept a lease longer than the longest wait; leases there are not waited for"
+            )
             self._counters.fault("set-aside-lease", message, topic=url)
 
     def _put(self, index: int, digest: str, data: bytes) -> bool:

@@ -38,6 +38,8 @@ for _power, _letter in enumerate("kmgt", start=1):
     _SIZES[f"{_letter}b"] = 1000**_power
     _SIZES[f"{_letter}ib"] = 1024**_power
 _AGES = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_LONGEST = 100 * 365 * 86400  # seconds; what is longer makes dates and timeouts that no library takes
+_LARGEST = 2**62  # bytes
 _NUMBER = r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([a-z]*)"
 _SECRET_OPTION = r"(?i)([?&;][^=&;#]*(?:pass|pwd|pw|sas|secret|token|key|sig|cred|auth)[^=&;#]*=)[^&;#]*"
 # The begin of a URL with any number of slashes, also none or the wrong ones: it has a password all the same. But the
@@ -90,12 +92,15 @@ def parse_target(text: str) -> Target:
 
 def parse_size(text: str) -> int:
     """Bytes: ``512MiB``, ``2GB``, ``1048576``; ``0`` and ``none`` mean unlimited, 0. Raises ValueError."""
-    return int(_quantity(text, _SIZES, "a size such as 512MiB, 2GB or 1048576, or none for unlimited"))
+    size = int(_quantity(text, _SIZES, "a size such as 512MiB, 2GB or 1048576, or none for unlimited"))
+    if size > _LARGEST:
+        raise ValueError("use a size of at most 4194304TiB, or none for unlimited")
+    return size
 
 
 def parse_age(text: str) -> float:
     """Seconds: ``90d``, ``12h``, ``3600``; ``0`` and ``none`` mean unlimited, 0. Raises ValueError."""
-    return _quantity(text, _AGES, "an age such as 90d, 12h or 3600 (seconds), or none for unlimited")
+    return _bounded(_quantity(text, _AGES, "an age such as 90d, 12h or 3600 (seconds), or none for unlimited"))
 
 
 def parse_share(text: str) -> float:
@@ -116,12 +121,18 @@ def _quantity(text: str, units: Mapping[str, int], allowed: str) -> float:
     return number * units[match[2]]
 
 
+def _bounded(seconds: float) -> float:
+    if seconds > _LONGEST:
+        raise ValueError("use a time of at most 36500d (100 years)")
+    return seconds
+
+
 def parse_wait(text: str) -> float:
     """Seconds: ``10m``, ``600``; 0 means not to wait. Raises ValueError."""
     match = re.fullmatch(_NUMBER, text.strip().lower())
     if match is None or match[2] not in _AGES:
         raise ValueError("use a time such as 10m or 600 (seconds)")
-    return float(match[1]) * _AGES[match[2]]
+    return _bounded(float(match[1]) * _AGES[match[2]])
 
 
 def parse_timeout(text: str) -> float:

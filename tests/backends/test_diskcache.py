@@ -152,6 +152,20 @@ def test_last_use_is_renewed_at_most_once_an_hour(root: Path) -> None:
     assert list(backend.scan()) == []
 
 
+def test_a_renewal_does_not_wait_for_other_writers_and_is_not_tried_again(root: Path) -> None:
+    backend = DiskcacheBackend(str(root), max_age=10 * DAY)
+    backend.put(digest(1), b"x")
+    with contextlib.closing(database(backend)) as connection:
+        connection.execute("UPDATE Cache SET expire_time = ?", (time.time() + DAY,))
+        connection.execute("BEGIN IMMEDIATE")
+        started = time.monotonic()
+        for _ in range(100):  # each would wait 5 seconds
+            assert backend.get(digest(1)) == b"x"
+        assert time.monotonic() - started < 60
+        connection.execute("ROLLBACK")
+    assert not backend._touch
+
+
 def test_a_busy_database_is_a_fault_within_its_bound(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tritonstore.backends.diskcache._BUSY_TIMEOUT", 0.1)
     backend = DiskcacheBackend(str(root))

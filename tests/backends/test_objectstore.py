@@ -6,6 +6,8 @@ import os
 import threading
 import urllib.parse
 import uuid
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -15,8 +17,9 @@ from tests.support.servers import BUCKET, black_hole, free_port, no_connection, 
 from tritonstore.backends.base import MAX_SIZE, Backend
 from tritonstore.backends.objectstore import ObjectStoreBackend
 from tritonstore.backends.registry import open_backend
-from tritonstore.errors import SettingsError, StoreUnavailable, StoreUnreachable
+from tritonstore.errors import SettingsError, StoreError, StoreUnavailable, StoreUnreachable
 from tritonstore.settings import Settings
+from tritonstore.tiers import Tiers
 
 
 def opened(url: str, **settings: object) -> ObjectStoreBackend:
@@ -191,3 +194,72 @@ def test_what_each_cloud_is_told() -> None:
     bucket = opened("gs://bucket/a?endpoint=http://127.0.0.1:1")._opened()
     assert bucket.prefix == "a"
     assert bucket.client_options["allow_http"] in (True, "true")
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    """S3 that holds damage, creates nothing over it, and lets nobody delete."""
+
+    code = 0
+    kept = b"damage"
+
+    def answer(self, code: int, body: bytes = b"") -> None:
+        code = type(self).code or code
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")
+        self.send_header("ETag", '"x"')
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self.answer(200, type(self).kept)
+
+    do_HEAD = do_GET
+
+    def do_DELETE(self) -> None:
+        self.answer(403)
+
+    do_POST = do_DELETE
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers["If-None-Match"]:
+            return self.answer(412)
+        type(self).kept = body
+        return self.answer(200)
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+
+@contextlib.contextmanager
+def refusing(**given: object) -> Iterator[tuple[int, type[_Refusing]]]:
+    kind = type("Refusing", (_Refusing,), given)
+    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server.server_address[1], kind
+        finally:
+            server.shutdown()
+
+
+def test_damage_that_may_not_be_deleted_is_overwritten_by_the_next_put() -> None:
+    with refusing() as (port, kind):
+        backend = opened(s3_url(port, "x"))
+        tiers = Tiers([backend])
+        backend.put(digest(1), b"good")
+        assert kind.kept == b"damage", "what is there is kept, as long as nobody wants it gone"
+        assert tiers.get(digest(1), lambda data: data == b"good") is None
+        assert tiers.put(digest(1), b"good") == 1
+        assert tiers.get(digest(1), lambda data: data == b"good") == (b"good", 0)
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_a_busy_server_is_a_fault_of_one_operation(code: int) -> None:
+    with refusing(code=code) as (port, _):
+        backend = opened(s3_url(port, "x"))
+        for call in (lambda: backend.get(digest(1)), lambda: backend.put(digest(1), b"x")):
+            with pytest.raises(StoreError, match=str(code)) as raised:
+                call()
+            assert type(raised.value) is StoreError

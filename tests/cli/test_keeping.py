@@ -76,7 +76,7 @@ def test_clear_asks_a_person(root: Path, store: list[str], typed: str, code: int
 
 
 def test_ctrl_c_at_the_question(root: Path, store: list[str]) -> None:
-    code, seen = on_terminal("clear", "--store", f"file://{root}", typed="\x03", prompt="[y/N]")
+    code, seen = on_terminal("clear", "--store", f"file://{root}", typed="\x03", prompt="[y/N]", insist=True)
     assert code == 130
     assert "Traceback" not in seen
     assert len(left(root)) == 4

@@ -2,29 +2,53 @@
 
 Every export has the graphs of PyTorch alone, gives one warning, and is held up for a bounded time: BOUND seconds with
 the default timeouts (connect 1 s, request 2 s). A put, the lease's release and a look-up may each wait for one request;
-then the tier is set aside for good.
+then the tier is set aside for good. Measured is the time inside the backends, not that of the export, which depends on
+the machine.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
 from tests.fleet.workload import KERNELS, Outcome, alone, at_put, with_store
 from tests.support.servers import black_hole, free_port, no_connection, redis_server, s3_url
+from tritonstore.backends.objectstore import ObjectStoreBackend
 from tritonstore.backends.redis import RedisBackend
 
 BOUND = 6.0  # seconds, beyond what the export itself takes
-ITSELF = 60.0  # seconds that the export may take on a machine that is busy; alone it takes one
+BUSY = 3.0  # seconds more, for a machine that is busy; one more timeout for each kernel would be 16
 
 
 @pytest.fixture(scope="module")
 def expected() -> str:
     return alone()
+
+
+@pytest.fixture(autouse=True)
+def spent(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of each request to a server, as they come."""
+    SPENT.clear()
+    for backend in (RedisBackend, ObjectStoreBackend):
+
+        def timed(self: Any, *arguments: Any, call: Any = backend._call) -> Any:
+            started = time.monotonic()
+            try:
+                return call(self, *arguments)
+            finally:
+                SPENT.append(time.monotonic() - started)
+
+        monkeypatch.setattr(backend, "_call", timed)
+    return SPENT
+
+
+SPENT: list[float] = []
 
 
 def check(outcome: Outcome, expected: str, *, analyses: int = KERNELS, warning: str) -> None:
@@ -33,7 +57,8 @@ def check(outcome: Outcome, expected: str, *, analyses: int = KERNELS, warning: 
     assert warning in outcome.warnings[0]
     assert outcome.stats["analyses"] == analyses
     assert outcome.stats["lease_timeouts"] == 0
-    assert outcome.seconds < BOUND + ITSELF
+    assert 0 < sum(SPENT) < BOUND + BUSY
+    SPENT.clear()
     faults = {name: count for name, count in outcome.stats["faults"].items() if not name.startswith("set-aside")}
     assert sum(faults.values()) <= 6, "a server that is dead is asked a few times, not at each call"
 

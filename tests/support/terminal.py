@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import select
 import struct
 import subprocess
 import sys
@@ -43,9 +44,14 @@ def on_terminal(
     environ: Mapping[str, str] | None = None,
     typed: str = "",
     prompt: str = "",
+    insist: bool = False,
     command: Sequence[str] = (sys.executable, "-m", "tritonstore"),
 ) -> tuple[int, str]:
-    """The exit code, and all that a terminal of 80 columns and 24 lines gets to see. `typed` at the `prompt`."""
+    """The exit code, and all that a terminal of 80 columns and 24 lines gets to see.
+
+    `typed` is typed at the `prompt`; with `insist` each second until the end, as people press Ctrl-C:
+    a signal that comes just before Python starts to read is only noticed after the read.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     with subprocess.Popen(
@@ -60,9 +66,15 @@ def on_terminal(
         os.close(theirs)
         seen = b""
         try:
-            while part := _read(ours):
+            while True:
+                if insist and prompt.encode() in seen:
+                    while not select.select([ours], [], [], 1.0)[0]:
+                        os.write(ours, typed.encode())
+                part = _read(ours)
+                if not part:
+                    break
                 seen += part
-                if typed and prompt.encode() in seen:
+                if typed and not insist and prompt.encode() in seen:
                     os.write(ours, typed.encode())
                     typed = ""
             code = process.wait(timeout=240)

@@ -33,6 +33,7 @@ VERSION = "v1"
 
 _HOUR = 3600.0
 _FOREVER = 100 * 365 * 86400.0  # so that an entry's expiry always tells when it was stored
+_RENEWAL_TIMEOUT = 0.05  # seconds that a renewal, which is an extra, waits for other writers
 _BUSY_TIMEOUT = 5.0  # seconds that a writer waits for other writers
 _SMALLEST = 16 << 20  # bytes; diskcache culls ten entries at a time, which must never be all there are
 _LOCKS = 64  # lock files; inodes are short here
@@ -105,9 +106,20 @@ class DiskcacheBackend(Backend):
             if data is None or len(data) > MAX_SIZE:
                 return None
             if self._touch and expiry is not None and expiry - time.time() < self._fresh:
-                with contextlib.suppress(sqlite3.Error, diskcache.Timeout):  # it just looks older
-                    cache.set(digest, data, expire=self._lifetime)
+                self._renew(digest)
             return bytes(data)
+
+    def _renew(self, digest: str) -> None:
+        # diskcache would wait as long as for a put, and write the value again.
+        now = time.time()
+        update = "UPDATE Cache SET store_time = ?, expire_time = ? WHERE key = ? AND raw = 1"
+        try:
+            with contextlib.closing(
+                sqlite3.connect(self._file, timeout=_RENEWAL_TIMEOUT, isolation_level=None)
+            ) as connection:
+                connection.execute(update, (now, now + self._lifetime, digest))
+        except sqlite3.Error:
+            self._touch = False  # the next one would wait as well; without it the entries just look older
 
     def put(self, digest: str, data: bytes) -> None:
         check_digest(digest)

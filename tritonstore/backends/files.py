@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator
 
 from tritonstore.backends.base import MAX_SIZE, Backend, Record, check_digest
-from tritonstore.backends.folders import make_folders, open_to_group
+from tritonstore.backends.folders import make_folders, open_to_group, whose
 from tritonstore.backends.leases import FileLease
 from tritonstore.errors import StoreError, StoreUnavailable
 
@@ -33,8 +33,7 @@ VERSION = "v1"
 _SHARDS = 256
 _HOUR = 3600.0
 _NAME = re.compile(r"[0-9a-f]{64}\Z")
-TEMPORARY = re.compile(r"\.[A-Za-z0-9-]{1,64}\.[0-9]{1,10}\.[0-9a-f]{16}\.tmp\Z")
-"""The names of unfinished files, as `put` makes them; nothing else is swept."""
+TEMPORARY = re.compile(r"\.[A-Za-z0-9-]{1,64}\.[0-9]{1,10}\.[0-9a-f]{16}\.tmp\Z")  # an unfinished put
 _SHARD_NAME = re.compile(r"[0-9a-f]{2}\Z")
 _HOST = re.sub(r"[^A-Za-z0-9-]", "-", os.uname().nodename)[:64] if hasattr(os, "uname") else ""
 
@@ -89,8 +88,7 @@ class FilesBackend(Backend):
     def get(self, digest: str) -> bytes | None:
         check_digest(digest)
         path = f"{self._base}{digest[:2]}{os.sep}{digest}"
-        if not self._trusted:
-            self._look_at_owner("get")
+        self._look_at_owner("get")
         try:
             descriptor = os.open(path, _READ)
         except OSError as error:
@@ -116,8 +114,7 @@ class FilesBackend(Backend):
         check_digest(digest)
         if len(data) > MAX_SIZE:
             raise StoreError(f"{self.url}: a value of {len(data)} bytes is beyond {MAX_SIZE}", self.url, "put")
-        if not self._trusted:
-            self._look_at_owner("put")
+        self._look_at_owner("put")
         try:
             try:
                 self._write(digest, data)
@@ -165,8 +162,7 @@ class FilesBackend(Backend):
         check_digest(digest)
         # 256 lock files, shared by the digests of a shard and never unlinked: to unlink one would leave its
         # waiters with a lock on a file that the next worker does not find.
-        inside = self._locks_in_store
-        root = self.root if inside else self._locks
+        inside, root = self._locks_in_store, self.root if self._locks_in_store else self._locks
         return FileLease(self._locks, digest[:2], self.url, may_be_remote=inside, shared=self._shared, root=root)
 
     def close(self) -> None:
@@ -189,27 +185,10 @@ class FilesBackend(Backend):
             os.close(folder)
 
     def _look_at_owner(self, operation: str) -> None:
-        """Once: whoever can write to a store can make exports wrong, so a private one must be this user's."""
-        for path in (self.root, self._base.rstrip(os.sep)):
-            try:
-                found = os.lstat(path)
-                owners = {found.st_uid}
-                if stat.S_ISLNK(found.st_mode):  # v1 as a link is refused where it is opened for writing
-                    found = os.stat(path)
-                    owners.add(found.st_uid)
-            except OSError:
-                return  # not there yet, or the operation itself says what is wrong
-            # In a sticky folder (as /tmp is) others can make a v1, but not replace one, and its owner is looked at.
-            sticky = path == self.root and found.st_mode & stat.S_ISVTX
-            if owners - {os.geteuid(), 0}:
-                cause = "belongs to another user"
-            elif found.st_mode & stat.S_IWOTH and not sticky:
-                cause = f"can be written by everybody (mode {stat.S_IMODE(found.st_mode):03o})"
-            else:
-                continue
-            advice = "whoever can write there can make exports wrong; if that is meant, add shared=true to the URL"
-            raise StoreUnavailable(f"{self.url}: {operation} failed: {path} {cause}; {advice}", self.url, operation)
-        self._trusted = True
+        verdict = "" if self._trusted else whose(self.root, self._base.rstrip(os.sep))  # once, when it is there
+        if verdict:
+            raise StoreUnavailable(f"{self.url}: {operation} failed: {verdict}", self.url, operation)
+        self._trusted = verdict is not None
 
     def _write(self, digest: str, data: bytes) -> None:
         temporary = f".{_HOST or 'host'}.{os.getpid()}.{os.urandom(8).hex()}.tmp"

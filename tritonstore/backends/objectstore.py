@@ -32,7 +32,10 @@ __all__ = ["ObjectStoreBackend", "open_objectstore"]
 VERSION = "v1"
 
 _PAGE = 1000  # objects a request in scan: the most that S3 gives
-_UNREACHABLE = re.compile(r"error sending request|timed? ?out|connection|dns", re.IGNORECASE)
+# Words, or the "retry_timeout: 2s" that obstore puts into every text would be one.
+_UNREACHABLE = re.compile(r"error sending request|\b(timed? ?out|connection|dns)\b", re.IGNORECASE)
+_ANSWERED = "Server returned non-2xx"  # a server that is busy or broken, but one
+_REMEMBERED = 10_000
 
 _T = TypeVar("_T")
 
@@ -58,6 +61,7 @@ class ObjectStoreBackend(Backend):
         self.url = url
         self._connect = connect
         self._create_only = create_only
+        self._unwanted: set[str] = set()  # what could not be deleted: the next put overwrites it
         self._after_fork()
         reset_in_children(self)
 
@@ -83,10 +87,12 @@ class ObjectStoreBackend(Backend):
         path = _path(digest)
         if len(data) > MAX_SIZE:
             raise StoreError(f"{self.url}: a value of {len(data)} bytes is beyond {MAX_SIZE}", self.url, "put")
-        if self._create_only and (self._call("put", lambda: self._create(path, data)) or self.get(digest) is not None):
+        keeps = self._create_only and digest not in self._unwanted
+        if keeps and (self._call("put", lambda: self._create(path, data)) or self.get(digest) is not None):
             return
         # Also over an object that cannot be an entry: it would be a miss for ever.
         self._call("put", lambda: obstore.put(self._opened(), path, bytes(data), mode="overwrite"))
+        self._unwanted.discard(digest)
 
     def delete(self, digest: str) -> bool:
         path = _path(digest)
@@ -99,7 +105,13 @@ class ObjectStoreBackend(Backend):
                 return False
             return True
 
-        return self._call("delete", delete)
+        try:
+            return self._call("delete", delete)
+        except StoreError:
+            # Somebody wanted it gone, as it is damaged. Who may put but not delete can still replace it.
+            if len(self._unwanted) < _REMEMBERED:
+                self._unwanted.add(digest)
+            raise
 
     def scan(self) -> Iterator[Record]:
         pages = self._call("scan", lambda: iter(obstore.list(self._opened(), prefix=VERSION, chunk_size=_PAGE)))
@@ -145,12 +157,13 @@ class ObjectStoreBackend(Backend):
 
 def _explain(error: Exception) -> tuple[type[StoreError], str]:
     # The first line only: what follows is the source of the error as Rust code, with addresses and headers.
-    text = redact_url(str(error).partition("\n")[0])[:300]
+    line = redact_url(str(error).partition("\n")[0])
+    text = line[:300]
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
         return StoreUnavailable, f"the credentials of this process are missing or do not suffice ({text})"
-    if isinstance(error, FileNotFoundError) or "404 Not Found" in text:
+    if isinstance(error, FileNotFoundError) or "404 Not Found" in line:
         return StoreUnavailable, f"there is no such bucket ({text})"
-    if isinstance(error, BaseError) and _UNREACHABLE.search(text):
+    if isinstance(error, BaseError) and _ANSWERED not in line and _UNREACHABLE.search(line):
         return StoreUnreachable, f"no answer in time ({text})"
     return StoreError, text
 

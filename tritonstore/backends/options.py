@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from tritonstore.errors import SettingsError
 from tritonstore.settings import Settings, redact_url
 
-__all__ = ["absolute_path", "boolean", "folder", "one_of", "refuse", "split_url"]
+__all__ = ["absolute_path", "boolean", "folder", "one_of", "refuse", "split_url", "text"]
 
 Parser = Callable[[str], Any]
 """Text, percent-decoded → value. Raises ValueError with what is allowed."""
@@ -63,6 +63,15 @@ def absolute_path(text: str) -> str:
 def boolean(text: str) -> bool:
     """``true`` or ``false``. Raises ValueError."""
     return one_of("true", "false")(text) == "true"
+
+
+def text(given: str) -> str:
+    """Text that can be written as UTF-8. Raises ValueError."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise ValueError("use text (UTF-8)") from None
+    return given
 
 
 def one_of(*allowed: str) -> Callable[[str], str]:

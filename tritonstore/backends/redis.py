@@ -27,8 +27,9 @@ from redis.retry import Retry
 
 from tritonstore.backends import options
 from tritonstore.backends.base import MAX_SIZE, Backend, Record, check_digest
+from tritonstore.backends.redis_faults import explain
 from tritonstore.backends.redis_limits import Limits, limited
-from tritonstore.errors import StoreError, StoreUnavailable, StoreUnreachable
+from tritonstore.errors import StoreError
 from tritonstore.forks import reset_in_children
 from tritonstore.settings import Settings, parse_age, redact_url
 from tritonstore.values import parse_timeout
@@ -216,30 +217,8 @@ class RedisBackend(Backend):
             raise self._fault(operation, InvalidResponse(type(error).__name__)) from None
 
     def _fault(self, operation: str, error: Exception) -> StoreError:
-        kind, cause = next((kind, cause) for kinds, kind, cause in _CAUSES if isinstance(error, kinds))
-        if isinstance(error, InvalidResponse):
-            cause = "that is no answer of a Redis server"
-        text = f"{cause} ({str(error)[:300]})" if cause else str(error)[:300]
-        if isinstance(error, _REFUSED):
-            text = cause  # the server's own text may quote what it was given
-        user, password = self._connection.get("username"), self._connection.get("password")
-        text = text.replace(password, "***") if password else text
-        text = re.sub(rf"(?<!\w){re.escape(user)}(?!\w)", "***", text) if user else text
+        kind, text = explain(error, self._connection.get("username"), self._connection.get("password"))
         return kind(f"{self.url}: {operation} failed: {text}", self.url, operation)
-
-
-_REFUSED = (redis.AuthenticationError, redis.exceptions.AuthorizationError)
-_CAUSES: tuple[tuple[Any, type[StoreError], str], ...] = (
-    (_REFUSED, StoreUnavailable,
-     "the server refuses the user or password of the URL"),
-    (redis.TimeoutError, StoreUnreachable, "no answer in time"),
-    (redis.ConnectionError, StoreUnreachable, "no connection"),
-    (redis.exceptions.OutOfMemoryError, StoreUnavailable,
-     "the server is full; raise its maxmemory, or set maxmemory-policy allkeys-lru"),
-    (redis.ReadOnlyError, StoreUnavailable, "a read-only replica; name its primary, or add write=none to the URL"),
-    (redis.exceptions.NoPermissionError, StoreUnavailable, "the server's ACL forbids it"),
-    (Exception, StoreError, ""),
-)  # fmt: skip
 
 
 class RedisLease:
@@ -267,7 +246,7 @@ class RedisLease:
 def open_redis(url: str, settings: Settings) -> RedisBackend:
     """``redis://user:password@host:port/database?prefix=…``, ``rediss://`` for TLS. Raises SettingsError."""
     known: dict[str, options.Parser] = {
-        "prefix": _prefix,
+        "prefix": options.text,
         "max_age": parse_age,
         "lease_duration": _lease_duration,
         "connect_timeout": parse_timeout,
@@ -306,14 +285,6 @@ def open_redis(url: str, settings: Settings) -> RedisBackend:
         lease_duration=found.get("lease_duration", 30.0),
         touch=settings.mode != "readonly",
     )
-
-
-def _prefix(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("use text (UTF-8)") from None
-    return text
 
 
 def _lease_duration(text: str) -> float:

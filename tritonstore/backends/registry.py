@@ -86,6 +86,8 @@ def open_files(url: str, settings: Settings) -> Backend:
 def _split_writes(url: str, settings: Settings) -> tuple[str, Writes]:
     """The URL without its option ``write``, and that option."""
     before, mark, query = url.partition("?")
+    if "?" in query:  # it would become part of a value, such as a prefix
+        raise options.refuse(url, settings, "there is one ?, and & between options; a ? in a value is %3F")
     given = query.split("&") if mark else []
     rest = [option for option in given if not option.startswith("write=")]
     values = {option.partition("=")[2] for option in given if option.startswith("write=")} or {"all"}

@@ -148,12 +148,13 @@ def _folder(root: str) -> Iterator[Check]:
     found = os.stat(root)
     mode = stat.S_IMODE(found.st_mode)
     text = f"owner {found.st_uid}, mode {mode:03o}"
+    foreign = hasattr(os, "geteuid") and found.st_uid not in (os.geteuid(), 0)
+    if foreign:
+        yield Check("owner", "warning", f"{text}: it belongs to another user, who must be trusted")
     if mode & 0o002 and not mode & stat.S_ISVTX:
         yield Check("permissions", "warning", f"{text}: anybody can write here, and make exports wrong")
     elif mode & 0o020:
         yield Check("permissions", "note", f"{text}: everybody in group {found.st_gid} is trusted")
-    elif hasattr(os, "geteuid") and found.st_uid not in (os.geteuid(), 0):
-        yield Check("permissions", "warning", f"{text}: it belongs to another user, who must be trusted")
     else:
         yield Check("permissions", "ok", text)
     space = os.statvfs(root)
