@@ -39,7 +39,8 @@ REASONS: dict[str, Reason] = {
     "kernel-type": _TYPE,
     "kernel-repr": Reason("the kernel has `repr=`", "leave `repr=` out"),
     "name": Reason(
-        "the kernel was renamed after it was made, or two helpers' names could clash, also with Triton's own", "keep the names that `def` gave"
+        "the kernel was renamed after it was made, or two helpers' names could clash, also with Triton's own",
+        "keep the names that `def` gave",
     ),
     "source": _SOURCE,
     "parameters": _SOURCE,
