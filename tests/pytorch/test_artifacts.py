@@ -139,9 +139,10 @@ def test_between_machines(root: Path, tmp_path: Path) -> None:
     assert len(list((tmp_path / "second").rglob("*"))) > 1
     machine.run(
         f"""
-        import torch
+        import sys, torch
+        early = "torch.compiler._cache" in sys.modules  # not so in torch 2.11: see artifacts.register
         info = torch.compiler.load_cache_artifacts(open({str(bundle)!r}, "rb").read())
-        assert info is not None
+        assert (info is not None) is early
         """
     )
 

@@ -20,13 +20,14 @@ _CACHE = "torch.compiler._cache"
 _log = logging.getLogger("tritonstore")
 
 
-def register() -> bool:
+def register(load: bool = True) -> bool:
     """Make the type known to PyTorch, once; whether it is. Never raises.
 
-    torch 2.13 has its module loaded by now; torch 2.11 loads it only at the first bundle, so it is loaded here (2 ms).
+    torch 2.13 has its module loaded by now. torch 2.11 loads it only at the first bundle, which takes 2 ms: too much for
+    a process that has the store switched off, so without `load` nothing is done there.
     """
     try:
-        cache: Any = importlib.import_module(_CACHE)
+        cache: Any = importlib.import_module(_CACHE) if load else sys.modules[_CACHE]
         factory, base = cache.CacheArtifactFactory, cache.CacheArtifact
         if TYPE not in factory._artifact_types:
             factory.register(_artifact_class(base))

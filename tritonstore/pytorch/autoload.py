@@ -17,7 +17,7 @@ from tritonstore.pytorch import ANALYSIS_MODULE, artifacts
 
 def activate() -> None:
     """Install the store where TRITONSTORE asks for it, now or when PyTorch first imports its analysis."""
-    artifacts.register()  # asked for or not: else PyTorch could not load a bundle that carries entries
+    artifacts.register(load=False)  # asked for or not: else PyTorch could not load a bundle that carries entries
     if "TRITONSTORE" not in os.environ:  # settings.py decides the rest; importing it takes most of a millisecond
         return
     try:
