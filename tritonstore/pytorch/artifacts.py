@@ -23,8 +23,8 @@ _log = logging.getLogger("tritonstore")
 def register(load: bool = True) -> bool:
     """Make the type known to PyTorch, once; whether it is. Never raises.
 
-    torch 2.13 has its module loaded by now. torch 2.11 loads it only at the first bundle, which takes 2 ms: too much for
-    a process that has the store switched off, so without `load` nothing is done there.
+    torch 2.13 has its module loaded by now. torch 2.11 loads it only at the first bundle, which takes 2 ms: too much
+    for a process that has the store switched off, so without `load` nothing is done there.
     """
     try:
         cache: Any = importlib.import_module(_CACHE) if load else sys.modules[_CACHE]
