@@ -7,6 +7,7 @@
     members     what one object of Triton's front end is, and whether it is Triton's
     integrity   is the Triton in memory the one on disk?
     watch       a cheap proof that what was read is unchanged
+    scope       how a function's names would be resolved
     toolchain, target, ops, arguments, code     the five parts
     call        puts them together
     describe    the code part in plain data, for diff

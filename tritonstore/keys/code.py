@@ -14,12 +14,9 @@ import itertools
 import operator
 import re
 import sys
-import types
 from collections.abc import Callable
 from typing import Any
 
-import triton.language as tl
-from triton.compiler.code_generator import CodeGenerator
 from triton.runtime.jit import JITCallable, JITFunction, get_full_name
 
 from tritonstore.errors import Bypass
@@ -27,17 +24,15 @@ from tritonstore.keys.describe import NamedNode
 from tritonstore.keys.encoding import part_digest
 from tritonstore.keys.integrity import WATCHED
 from tritonstore.keys.members import own_object
-from tritonstore.keys.syntax import ANNOTATION, BODY, DEFAULT, Mention, read_source
+from tritonstore.keys.scope import Scope
+from tritonstore.keys.syntax import read_source
 from tritonstore.keys.values import Token, value_token
 from tritonstore.keys.watch import ABSENT, OVERRIDES, Watch
 
 _SLOT = "__tritonstore_code__"
-_BUILTIN_NAMES = frozenset(CodeGenerator.builtin_namespace)
 LEGAL_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
 _MAX_RECORDS = 64
 _STUBS = "triton.language.extra.libdevice"
-_FAILS: Token = ("lookup-fails",)
-_TRITON_VALUE_MODULES = ("triton.language", "triton.experimental.gluon")
 
 
 class CodeRecord:
@@ -167,7 +162,7 @@ class _Walk:
             )
         if [entry[0] for entry in parameters] != function.arg_names:
             raise Bypass("parameters", f"{get_full_name(function)}.arg_names are not its parameters")
-        scope = _Scope(function, self)
+        scope = Scope(function, self)
         arguments = []
         for argument in syntax.arguments:
             written = argument.default
@@ -218,139 +213,3 @@ class _Walk:
         for shorter, longer in itertools.permutations(self.full_names, 2):
             if longer.startswith(shorter + "__"):
                 raise Bypass("name", f"the helpers {shorter} and {longer} could get one generated name")
-
-
-class _Scope:
-    """How code generation would resolve the names of one function."""
-
-    def __init__(self, function: Any, walk: _Walk) -> None:
-        self.walk = walk
-        self.globals: dict[str, Any] = function.__globals__
-        closure = function.fn.__closure__ or ()
-        self.cells = dict(zip(function.fn.__code__.co_freevars, closure, strict=True))
-
-    def lookup(self, name: str) -> Any:
-        """The value in the capture scope, where a closure variable hides a global; ABSENT where there is none."""
-        cell = self.cells.get(name)
-        if cell is not None:
-            try:
-                value = cell.cell_contents
-            except ValueError as error:
-                raise Bypass("source", f"the closure variable {name} has no value yet") from error
-            self.walk.watch.cell(cell, value)
-            return value
-        value = self.globals.get(name, ABSENT)
-        # An absent name is watched too: a global named like a builtin or a local may appear later.
-        self.walk.watch.item(self.globals, name, value)
-        return value
-
-    def is_constexpr(self, names: tuple[str, ...]) -> bool:
-        """Whether a dotted name of an annotation is ``tl.constexpr`` itself; Triton goes by its spelling elsewhere."""
-        if not names:
-            return False
-        value = self.lookup(names[0])
-        for name in names[1:]:
-            value = vars(value).get(name) if type(value) is types.ModuleType else None
-        return value is tl.constexpr
-
-    def tokens(self, mention: Mention, bound: frozenset[str]) -> list[Token]:
-        value = self.lookup(mention.root)
-        name, path = mention.root, mention.path
-        if value is ABSENT:
-            # Elsewhere presence leaves a token and absence none; an annotation leaves one only where it fails.
-            fails = mention.place == ANNOTATION and name not in _BUILTIN_NAMES
-            return [(mention.place, (name, *path), _FAILS)] if fails else []
-        out: list[Token] = []
-        hidden = name in bound and mention.place == BODY
-        if path and (hidden or not isinstance(value, types.ModuleType)):
-            # The return checker reads the first attribute off the global even where a local hides the name.
-            out.append((mention.place, (name, path[0]), ("has", self._has(value, path[0]))))
-        if hidden:
-            return out
-        if isinstance(value, types.ModuleType):
-            if not path:
-                raise Bypass("module-value", f"the module {name} is used as a value")
-            token = self._module_chain(mention, value)
-        else:
-            if path and isinstance(value, JITCallable):
-                raise Bypass("jit-attribute", f"an attribute of the function {name} is read")
-            token = self._name_token(name, value, mention.place)
-        if mention.place == ANNOTATION and token != _FAILS:
-            # Evaluated and thrown away; what it decides (constexpr or not) stands among the parameters.
-            return out
-        out.append((mention.place, (name, *path), token))
-        return out
-
-    def _has(self, owner: Any, attribute: str) -> bool:
-        if isinstance(owner, types.ModuleType):
-            return self._attribute(owner.__name__, owner, attribute) is not ABSENT
-        return self.walk.watch.attribute(owner, attribute)
-
-    def _attribute(self, trail: str, module: types.ModuleType, attribute: str) -> Any:
-        """What a module's namespace holds under this name; ABSENT where reading it fails."""
-        namespace = self._plain_module(trail, module)
-        found = namespace.get(attribute, ABSENT)
-        self.walk.watch.item(namespace, attribute, found)
-        if found is ABSENT:
-            if "__getattr__" in namespace:
-                raise Bypass("lazy-module", f"{trail}.{attribute} is made on demand by its module")
-            self.walk.watch.item(namespace, "__getattr__", ABSENT)  # from then on it is made on demand
-        return found
-
-    def _plain_module(self, name: str, module: types.ModuleType) -> dict[str, Any]:
-        """The namespace of a module whose class has no say in what its attributes are."""
-        if type(module) is not types.ModuleType:
-            raise Bypass("lazy-module", f"{name} is a {type(module).__qualname__}, which makes attributes on demand")
-        self.walk.watch.kind(module)
-        return vars(module)
-
-    def _name_token(self, name: str, value: Any, place: str) -> Token:
-        """As CodeGenerator's global lookup: what it lets pass is a value, all else fails when it is reached."""
-        walk = self.walk
-        kind = type(value)
-        if value is None or kind in (tl.constexpr, tl.dtype):
-            return walk.value(value)
-        if isinstance(value, JITCallable):
-            return walk.jit_token(value)
-        own = walk.own(value)
-        if own is not None:
-            return own
-        if getattr(value, "__triton_builtin__", False) or getattr(value, "__triton_aggregate__", False):
-            raise Bypass("value-type", f"{name} is a Triton builtin or aggregate defined outside Triton")
-        module = getattr(value, "__module__", "")
-        if isinstance(module, str) and module.startswith(_TRITON_VALUE_MODULES):
-            raise Bypass("value-type", f"{name} claims to be part of {module} but is not what that module holds")
-        if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
-            raise Bypass("value-type", f"{name} is a namedtuple class")
-        if isinstance(value, (tl.constexpr, tl.dtype)):
-            raise Bypass("value-type", f"{name} is a {kind.__module__}.{kind.__qualname__}")
-        if name in _BUILTIN_NAMES or place == DEFAULT:
-            return walk.value(value)
-        return _FAILS
-
-    def _module_chain(self, mention: Mention, module: types.ModuleType) -> Token:
-        """Follow ``module.a.b`` to the object that it names; plain values are allowed here, unlike in globals."""
-        value: Any = module
-        trail = mention.root
-        for depth, attribute in enumerate(mention.path):
-            value = self._attribute(trail, value, attribute)
-            trail = f"{trail}.{attribute}"
-            if value is ABSENT:
-                return _FAILS
-            if not isinstance(value, types.ModuleType):
-                return self._leaf(trail, value, mention.path[depth + 1 :], mention.place)
-        raise Bypass("module-value", f"the module {trail} is used as a value")
-
-    def _leaf(self, trail: str, value: Any, rest: tuple[str, ...], place: str) -> Token:
-        walk = self.walk
-        if isinstance(value, JITCallable):
-            if rest:
-                raise Bypass("jit-attribute", f"an attribute of the function {trail} is read")
-            return walk.jit_token(value)
-        if place == ANNOTATION:
-            # Reading it is all that happens to it, and that went well.
-            return ("evaluated",)
-        own = walk.own(value)
-        if own is not None and rest and value.__module__ not in WATCHED:
-            raise Bypass("value-type", f"an attribute of {trail} is read, which may change unseen")
-        return walk.value(value) if own is None else own
