@@ -16,6 +16,7 @@ import tritonstore
 from tritonstore.errors import Bypass
 from tritonstore.keys import filestat, toolchain
 from tritonstore.keys.filestat import FileDigests
+from tritonstore.keys.integrity import snapshot
 
 TORCH = Path(torch.__file__).parent
 
@@ -240,3 +241,23 @@ def test_a_package_under_a_path_that_is_no_text(
         next(root.parent.glob("*.dist-info")).joinpath("RECORD").unlink()
     plain, odd, again = (fingerprint(torch_root, root) for root in (*roots, roots[1]))
     assert plain == odd == again
+
+
+def test_files_that_changed_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each call of such a process would read the times of hundreds of files again."""
+    looks = []
+
+    def fingerprint(torch_root: str, triton_root: str) -> toolchain.Toolchain:
+        looks.append(triton_root)
+        raise Bypass("toolchain", "changed")
+
+    memory = snapshot()
+    monkeypatch.setattr(toolchain, "_known", None)
+    monkeypatch.setattr(toolchain, "fingerprint", fingerprint)
+    caught = []
+    for _ in range(3):
+        with pytest.raises(Bypass, match="changed") as error:
+            toolchain.toolchain(memory)
+        caught.append(error.value)
+    assert len(looks) == 1
+    assert len(set(map(id, caught))) == 3

@@ -43,7 +43,7 @@ class Toolchain:
     detail: dict[str, Any]
 
 
-_known: tuple[Snapshot, Toolchain] | None = None
+_known: tuple[Snapshot, Toolchain | Bypass] | None = None
 
 
 def toolchain(memory: Snapshot) -> Toolchain:
@@ -55,10 +55,20 @@ def toolchain(memory: Snapshot) -> Toolchain:
     global _known
     known = _known
     if known is None or known[0] is not memory:
-        files = fingerprint(os.path.dirname(torch.__file__), os.path.dirname(triton.__file__))
-        detail = {**files.detail, "in_memory": memory.digest}
-        known = _known = (memory, Toolchain((files.record, memory.digest), detail))
+        known = _known = (memory, _work_out(memory))
+    if isinstance(known[1], Bypass):
+        # A new one for each call: a raised exception collects the frames that it went through.
+        raise Bypass(known[1].reason, known[1].detail)
     return known[1]
+
+
+def _work_out(memory: Snapshot) -> Toolchain | Bypass:
+    """The toolchain, or why there is none: files that are newer than this process stay so until it ends."""
+    try:
+        files = fingerprint(os.path.dirname(torch.__file__), os.path.dirname(triton.__file__))
+    except Bypass as bypass:
+        return bypass.with_traceback(None)
+    return Toolchain((files.record, memory.digest), {**files.detail, "in_memory": memory.digest})
 
 
 def fingerprint(torch_root: str, triton_root: str) -> Toolchain:
