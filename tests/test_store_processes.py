@@ -220,7 +220,7 @@ say([analysed, store.counters.snapshot()])
 
 def test_a_writer_killed_before_the_rename_leaves_no_entry_and_stops_nobody(root: Path, start: Start) -> None:
     writer = start("""
-def stand_still(source, target):
+def stand_still(source, target, **folders):
     say("about to rename")
     input()
 os.replace = stand_still

@@ -33,7 +33,7 @@ import triton.language.target_info
 import triton.runtime.jit
 
 from tritonstore.errors import Bypass
-from tritonstore.keys.encoding import part_digest
+from tritonstore.keys.encoding import encode, part_digest
 from tritonstore.keys.members import TRITON_ROOT, functions_of, is_kind, member
 
 _OWN_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -124,7 +124,8 @@ class Snapshot:
         """A dict or list that code generation goes by can change without its name moving."""
         self.copies.append((table, table.copy()))
         if is_kind(table, dict):
-            return [(member(place, key), member(place, value)) for key, value in table.items()]
+            # In an order of its own: what was taken out and put back stands last, and is the same table.
+            return sorted(((member(place, key), member(place, value)) for key, value in table.items()), key=encode)
         return [member(place, value) for value in table]
 
     def inside_holds(self) -> bool:
