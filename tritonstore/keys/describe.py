@@ -17,6 +17,9 @@ NamedNode = tuple[str, tuple[str, ...], tuple[Any, ...]]
 _SHORT = 32
 """Hex digits of the digests here: they are compared for equality, never trusted."""
 
+_MAX_SPELLED = 1024
+"""Bits of an integer that is written in decimal; a wider one is written in hex."""
+
 _MAX_TOKEN, _MAX_DEPTH = 512, 6
 """Bytes and nesting of a name's value that is kept as it is; a larger one is kept as its digest."""
 
@@ -54,8 +57,13 @@ def listed(value: Any) -> Any:
         return [listed(item) for item in value]
     if isinstance(value, dict):
         return {name: listed(item) for name, item in value.items()}
-    # An entry's integers end at 64 bits, constexpr integers do not.
-    return str(value) if type(value) is int and not -(2**63) <= value < 2**64 else value
+    if type(value) is int and not -(2**63) <= value < 2**64:
+        # An entry's integers end at 64 bits, constexpr integers do not, and Python spells out only so many digits.
+        return str(value) if value.bit_length() < _MAX_SPELLED else hex(value)
+    if type(value) is str and not value.isascii():
+        # Text of Python's may hold lone surrogates, an entry's must not.
+        return value.encode("utf-8", "backslashreplace").decode()
+    return value
 
 
 def _kept(token: tuple[Any, ...]) -> list[Any]:
