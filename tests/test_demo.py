@@ -107,6 +107,20 @@ def test_small_run(root: Path, tmp_path: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
+def test_plain_model_with_kernels_brought_in(tmp_path: Path) -> None:
+    """The pass puts kernels where the model has ATen ops, and its own questions go through the store, too."""
+    options = Options(1, 1, ("decode",), (tmp_path / "store").as_uri(), tmp_path, plain=True)
+    progress = Progress(io.StringIO())
+    alone, cold = run("pytorch", options, progress), run("cold", options, progress)
+    assert alone.line["analyses"] == alone.line["calls"] == cold.line["calls"] > 0
+    assert 0 < cold.line["analyses"] == cold.line["distinct_keys"] < alone.line["analyses"]
+    assert cold.line["identical"]
+    text = (tmp_path / "cold" / "decode.txt").read_text()
+    for kernel in ("rms_norm_kernel", "sdpa_kernel", "topk_kernel"):
+        assert f"tritonstore.replacement.kernels.{kernel.removesuffix('_kernel')}.{kernel}" in text
+    assert "aten.scaled_dot_product_attention" not in text
+
+
 def test_a_wrong_answer_in_the_store_is_seen(tmp_path: Path) -> None:
     """`identical` must be able to be false: here every stored answer says that nothing is written."""
     from tritonstore import entry

@@ -8,6 +8,7 @@ from tritonstore import errors
 from tritonstore.errors import (
     Bypass,
     FormatError,
+    ReplacementError,
     SeamError,
     SettingsError,
     StoreError,
@@ -26,6 +27,7 @@ EXAMPLES: list[TritonStoreError] = [
     SeamError("this PyTorch lacks a, b", ("a", "b")),
     Bypass("heuristics", "a kernel with Heuristics is not keyed"),
     Bypass("heuristics"),
+    ReplacementError("topk must be replaced, and that failed", "topk", ("aten.topk.default", 8)),
 ]
 
 

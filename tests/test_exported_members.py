@@ -11,7 +11,17 @@ import pytest
 
 import tritonstore
 
-PUBLIC = ["TritonStoreError", "install", "installed", "keys", "open_store", "stats", "uninstall"]
+PUBLIC = [
+    "TritonStoreError",
+    "install",
+    "installed",
+    "keys",
+    "open_store",
+    "prewarm",
+    "replacement",
+    "stats",
+    "uninstall",
+]
 
 
 def test_the_public_names_are_these() -> None:

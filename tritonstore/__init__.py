@@ -9,7 +9,9 @@ across machines.
     installed(...)                     the same for one `with` block
     open_store(url)                    open a store, to pass it on or to look into it
     stats()                            hits, misses and bypasses of this process
+    prewarm(...)                       ask recorded questions again, before an export does
     keys.call_key(kernel, kwargs)      the key of one launch
+    replacement.plan(program), .apply  put Triton kernels in the place of ATen ops in an exported program
     TritonStoreError                   the root of the errors; the tree stands in `tritonstore.errors`
 
 The packages, each step of the way knowing only the next:
@@ -22,7 +24,9 @@ The packages, each step of the way knowing only the next:
     flight      one analysis for each question
     store       look up, claim, publish
     journal     what this process asks; runrecord, leaving: the file that it leaves at its end
-    pytorch     the only place that touches PyTorch's internals
+    pytorch     the only place that patches PyTorch
+    replacement ATen ops of an exported program replaced by Triton ops
+    recipes     stored questions, asked again: prewarm, verify --recompute
     maintenance, cli                     looking after stores and records, for people
 
 Importing `tritonstore` imports neither torch nor triton, nor anything else that takes time.
@@ -36,9 +40,10 @@ from typing import TYPE_CHECKING, Any
 from tritonstore.born import born
 
 if TYPE_CHECKING:
-    from tritonstore import keys
+    from tritonstore import keys, replacement
     from tritonstore.errors import TritonStoreError
     from tritonstore.pytorch.install import install, installed, stats, uninstall
+    from tritonstore.recipes.prewarm import prewarm
     from tritonstore.store import open_store
 
 __version__ = "0.1.0"
@@ -47,21 +52,32 @@ __version__ = "0.1.0"
 # children inherit it along with the code of that moment (see keys/filestat.py).
 LOADED = born()
 
-__all__ = ["TritonStoreError", "install", "installed", "keys", "open_store", "stats", "uninstall"]
+__all__ = [
+    "TritonStoreError",
+    "install",
+    "installed",
+    "keys",
+    "open_store",
+    "prewarm",
+    "replacement",
+    "stats",
+    "uninstall",
+]
 
 _HOMES = {
     "TritonStoreError": "tritonstore.errors",
     "install": "tritonstore.pytorch.install",
     "installed": "tritonstore.pytorch.install",
     "open_store": "tritonstore.store",
+    "prewarm": "tritonstore.recipes.prewarm",
     "stats": "tritonstore.pytorch.install",
     "uninstall": "tritonstore.pytorch.install",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "keys":
-        return import_module("tritonstore.keys")
+    if name in ("keys", "replacement"):
+        return import_module(f"tritonstore.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'tritonstore' has no attribute {name!r}")

@@ -8,6 +8,7 @@
       FormatError          bytes or plain data that are not a valid entry                  (also a ValueError)
       SeamError            this PyTorch lacks what `install()` needs
       Bypass               a call that cannot be keyed; PyTorch answers it and nothing is stored
+      ReplacementError     a pass of replacements could not be done, and nothing of it was done
 
 Every field survives a pickle round trip, because worker processes send their errors to their parent that way.
 It works with no code for it: the arguments after the message have defaults and are plain attributes, so that
@@ -16,9 +17,12 @@ Python's own `(type, args, __dict__)` recipe rebuilds the error.
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "Bypass",
     "FormatError",
+    "ReplacementError",
     "SeamError",
     "SettingsError",
     "StoreError",
@@ -91,3 +95,16 @@ class Bypass(TritonStoreError):
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}" if self.detail else self.reason
+
+
+class ReplacementError(TritonStoreError):
+    """The call at `node` cannot be replaced and must be, or the program changed since it was planned.
+
+    `signature` says what the call is (a `replacement.verdicts.Signature`); the cause is the error of the failed step.
+    The program is as it was.
+    """
+
+    def __init__(self, message: str, node: str = "", signature: Any = None) -> None:
+        super().__init__(message)
+        self.node = node
+        self.signature = signature

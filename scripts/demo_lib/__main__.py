@@ -50,6 +50,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="an empty store to use, or several with commas between them, nearest first (default: a temporary folder)",
     )
+    result.add_argument(
+        "--plain",
+        action="store_true",
+        help="the model is written in plain ATen ops, and tritonstore.replacement brings Triton kernels in",
+    )
     result.add_argument("--aoti", action="store_true", help="go on to AOTInductor; needs a GPU")
     result.add_argument("--json", type=_json_path, metavar="FILE", help="write the figures to FILE, too")
     return result
@@ -103,6 +108,7 @@ def demo(arguments: argparse.Namespace, progress: Progress) -> int:
             folder=folder,
             aoti=arguments.aoti,
             device="cuda" if arguments.aoti else "cpu",
+            plain=arguments.plain,
         )
         try:
             if meeting is not None:

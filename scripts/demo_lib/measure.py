@@ -86,16 +86,17 @@ class Meter:
         module, name = wrapper_module(), seam_name()
         inner = getattr(module, name)
 
-        def timed(kernel: Any, kwargs: dict[str, Any], tma: Any = None) -> Any:
+        # Named as PyTorch's own arguments, so that tritonstore can stand before it.
+        def timed(kernel: Any, kwargs: dict[str, Any], tma_descriptor_metadata: Any = None) -> Any:
             before = dict(kwargs)  # PyTorch takes option names out of the caller's dict
             start = time.perf_counter()
-            answer = inner(kernel, kwargs, tma or {})
+            answer = inner(kernel, kwargs, tma_descriptor_metadata or {})
             end = time.perf_counter()
             self.calls += 1
             self.seconds += end - start
             self.answers.append([kernel.fn.__name__, plain(answer), sorted(kwargs)])
             if self._distinct is not None:
-                self.keys.add(self._distinct(kernel, before, tma or {}))
+                self.keys.add(self._distinct(kernel, before, tma_descriptor_metadata or {}))
             self.overhead += time.perf_counter() - end
             return answer
 

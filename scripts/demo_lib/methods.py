@@ -13,15 +13,21 @@ class Method(NamedTuple):
     length: int
     dynamic: bool = False
 
-    def build(self, layers: int, device: str) -> tuple[Any, tuple[Any, Any], Any]:
+    def build(self, layers: int, device: str, plain: bool = False) -> tuple[Any, tuple[Any, Any], Any]:
         """The module, its example inputs and its dynamic shapes. The same method is the same model in each process."""
         import torch
 
-        from .model import Decoder
-
         torch.manual_seed(0)
-        block = 64 if self.dynamic else min(64, max(16, 1 << (self.length - 1).bit_length()))
-        model = Decoder(layers, self.batch, block).to(device).eval()
+        model: Any
+        if plain:
+            from .plain import PlainDecoder
+
+            model = PlainDecoder(layers, self.batch).to(device).eval()
+        else:
+            from .model import Decoder
+
+            block = 64 if self.dynamic else min(64, max(16, 1 << (self.length - 1).bit_length()))
+            model = Decoder(layers, self.batch, block).to(device).eval()
         tokens = torch.zeros(self.batch, self.length, dtype=torch.int64, device=device)
         positions = torch.arange(self.length, device=device)
         if not self.dynamic:

@@ -38,6 +38,7 @@ class Options:
     folder: Path
     aoti: bool = False
     device: str = "cpu"
+    plain: bool = False
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,7 @@ def _workers(name: str, options: Options, folder: Path, root: Path) -> Iterator[
                 "layers": options.layers,
                 "aoti": options.aoti,
                 "device": options.device,
+                "plain": options.plain,
             }
             with open(folder / f"worker-{index}.log", "w") as log, _uninterrupted():
                 worker = subprocess.Popen(

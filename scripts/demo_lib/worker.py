@@ -60,10 +60,14 @@ def _export(method: Any, job: dict[str, Any], meter: Meter) -> tuple[float, str]
 
     from .graphs import Describer
 
-    model, example, dynamic = method.build(job["layers"], job["device"])
+    model, example, dynamic = method.build(job["layers"], job["device"], job["plain"])
     overhead, answers = meter.overhead, len(meter.answers)
     start = time.perf_counter()
     exported = torch.export.export(model, example, dynamic_shapes=dynamic)
+    if job["plain"]:
+        from .plain import replace
+
+        replace(exported, stored=bool(job["store"]))
     opened = exported.run_decompositions({}, decompose_custom_triton_ops=True)
     if job["aoti"]:
         package = os.path.join(job["folder"], f"{method.name}.pt2")
