@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from difflib import unified_diff
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from demo_lib.target import gpu_available
 from .checks import CHECKS
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNS = ("pytorch", "exact-dict", "cold", "warm")
+# PyTorch alone a second time: what differs there says nothing about a store.
+RUNS = ("pytorch", "again", "exact-dict", "cold", "warm")
 CHOSEN = ("decode", "prefill_4", "prefill_16", "prefill_64", "prefill_64_batch2", "prefill_dynamic")
 
 
@@ -35,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--layers", type=int, default=2, metavar="N", help="decoder layers (default 2)")
     result.add_argument("--methods", default=",".join(CHOSEN), metavar="NAMES", help="comma-separated methods")
+    result.add_argument("--runs", default=",".join(RUNS), metavar="NAMES", help="fewer runs, and then no other checks")
     result.add_argument("--filled", metavar="FOLDER", help="also run from a store that was filled elsewhere")
     result.add_argument("--at-once", action="store_true", help="start runs that need not wait for each other together")
     result.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE, too")
@@ -51,7 +54,7 @@ def run(
     kept = {key: value for key, value in os.environ.items() if not key.startswith("TRITONSTORE")}
     environment = kept | {
         "PYTHONPATH": os.pathsep.join([str(ROOT / "scripts"), str(ROOT), kept.get("PYTHONPATH", "")]),
-        "TRITONSTORE_CACHE_FOLDER": str(folder / "cache"),
+        "TRITONSTORE_CACHE_FOLDER": str(texts / "cache"),
         "TRITONSTORE_STRICT": "1",
         "TRITON_CACHE_DIR": str(texts / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(texts / "inductor"),
@@ -107,7 +110,9 @@ def same(expected: Path, found: Path, method: str) -> bool:
     left, right = (json.loads((folder / f"{method}.json").read_text()) for folder in (expected, found))
     for name in sorted({*left, *right}):
         if left.get(name) != right.get(name):
-            print(f"gpu: {method}: {name} differs", file=sys.stderr)
+            lines = [str(each.get(name, "")).splitlines() for each in (left, right)]
+            shown = list(unified_diff(*lines, expected.name, found.name, n=0, lineterm=""))[:24]
+            print(f"gpu: {method}: {name} differs", *(line[:300] for line in shown), sep="\n", file=sys.stderr)
             return False
     return True
 
@@ -124,10 +129,32 @@ def loading(lines: list[dict[str, Any]]) -> list[str]:
     return wrong
 
 
+def explained(folder: Path, url: str) -> str:
+    """What `tritonstore explain` says of the one run that left its record in `folder`."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "TRITONSTORE_CACHE_FOLDER": str(folder / "cache"),
+        "TRITONSTORE_URL": url,
+    }
+    command = [sys.executable, "-m", "tritonstore", "explain", "--last"]
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return finished.stdout + finished.stderr
+
+
+def _register(folder: Path) -> None:
+    """Make a folder for sys.path that tells PyTorch of our entry point, as an installed tritonstore does."""
+    metadata = folder / "registered" / "tritonstore-0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tritonstore\nVersion: 0\n")
+    entry_point = "[torch.backends]\ntritonstore = tritonstore.pytorch.autoload:activate\n"
+    (metadata / "entry_points.txt").write_text(entry_point)
+
+
 def check(name: str, folder: Path) -> dict[str, Any] | None:
     """What a check saw; None, with its talk on standard error, where it failed."""
+    path = [str(ROOT / "scripts"), str(ROOT), str(folder / "registered"), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "scripts"), str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join(path),
         "TRITONSTORE_CACHE_FOLDER": str(folder / "cache"),
     }
     command = [sys.executable, "-m", "gpu_lib.checks", name, (folder / "check-store").as_uri()]
@@ -146,6 +173,9 @@ def main() -> int:
     if unknown:
         print(f"gpu: no method {', '.join(unknown)}; there are {', '.join(sorted(known))}", file=sys.stderr)
         return 2
+    if "pytorch" not in arguments.runs.split(",") or not set(arguments.runs.split(",")) <= set(RUNS):
+        print(f"gpu: the runs are {', '.join(RUNS)}, and the first is compared with", file=sys.stderr)
+        return 2
     if not gpu_available():
         print("gpu: PyTorch sees no GPU here; scripts/demo shows what needs none", file=sys.stderr)
         return 2
@@ -155,22 +185,25 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tritonstore-gpu-") as temporary:
         folder = Path(temporary).resolve()
         store = (folder / "store").as_uri()
-        stores = {"pytorch": None, "exact-dict": None, "cold": store, "warm": store}
+        _register(folder)
+        stores = {name: store if name in ("cold", "warm") else None for name in arguments.runs.split(",")}
         if arguments.filled:
-            shutil.copytree(arguments.filled, folder / "filled")
-            stores["filled"] = (folder / "filled").as_uri()
+            shutil.copytree(arguments.filled, folder / "filled-store")
+            stores["filled"] = (folder / "filled-store").as_uri()
         lines = []
         with ThreadPoolExecutor(8 if arguments.at_once else 1) as pool:
-            for names in (("pytorch", "exact-dict", "cold"), ("warm", "filled")):
+            for moment, names in (("cold", [n for n in stores if n != "warm"]), ("warm", ["warm"])):
                 started = [pool.submit(run, n, stores[n], arguments, folder, progress) for n in names if n in stores]
                 # The second time every answer is there; with Inductor's own caches on, it may not even ask.
-                seen = [pool.submit(check, name, folder) for name in CHECKS]
+                asked = CHECKS if set(RUNS) <= set(stores) else ()
+                seen = [pool.submit(check, name, folder) for name in asked]
                 lines += [future.result() for future in started]
-                again = "cold" if names[0] == "pytorch" else "warm"
-                checks |= {f"{n} {again}": future.result() for n, future in zip(CHECKS, seen, strict=True)}
+                checks |= {f"{n} {moment}": future.result() for n, future in zip(asked, seen, strict=True)}
         for line in lines:
             methods = arguments.methods.split(",")
             line["identical"] = all(same(folder / "pytorch", folder / line["name"], method) for method in methods)
+            if line["name"] == "filled" and line["analyses"]:
+                print(f"filled: why it missed\n{explained(folder / 'filled', str(stores['filled']))}")
     import torch
 
     what = f"torch {version('torch')}, triton {version('triton')}; {arguments.layers} layers"
@@ -179,12 +212,16 @@ def main() -> int:
     for name, seen in checks.items():
         print(f"{name}: {'FAILED' if seen is None else json.dumps(seen)}")
     wrong += [f"check {name} failed" for name, seen in checks.items() if seen is None]
-    wrong += [f"{line['name']}: the generated code is not PyTorch's" for line in lines if not line["identical"]]
-    by_name = {line["name"]: line for line in lines}
+    if any(line["name"] == "again" and not line["identical"] for line in lines):
+        print("generated code: PyTorch alone does not generate the same twice here; not compared")
+    else:
+        wrong += [f"{line['name']}: the generated code is not PyTorch's" for line in lines if not line["identical"]]
     wrong += loading(lines)
-    if by_name["cold"]["analyses"] != by_name["cold"]["distinct_keys"]:
-        wrong.append("cold: not one analysis for each distinct key")
-    wrong += [f"{name}: analyses, not 0" for name in ("warm",) if by_name[name]["analyses"]]
+    for line in lines:
+        if line["name"] == "cold" and line["analyses"] != line["distinct_keys"]:
+            wrong.append("cold: not one analysis for each distinct key")
+        if line["name"] == "warm" and line["analyses"]:
+            wrong.append("warm: analyses, not 0")
     if arguments.json:
         arguments.json.write_text(json.dumps({"runs": lines, "checks": checks}, indent=2) + "\n")
     for sentence in wrong:

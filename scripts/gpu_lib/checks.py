@@ -55,31 +55,72 @@ def compiled(url: str) -> dict[str, Any]:
     return _shown(stats)
 
 
-def forked(url: str) -> dict[str, Any]:
-    """A process forked after CUDA has started cannot use the driver; its answers must be right all the same."""
+def uncached(url: str) -> dict[str, Any]:
+    """The same with Inductor's own caches off: the second process asks again, and the store answers each call."""
+    import torch._inductor.config
+
+    torch._inductor.config.force_disable_caches = True
+    seen = compiled(url)
+    assert seen["calls"], "nothing was asked, with Inductor's caches off"
+    return seen
+
+
+def in_worker() -> dict[str, Any]:
+    """What one of Inductor's compile workers says of the store that its environment switches on."""
+    import tritonstore
+
+    assert tritonstore.stats(), "the store is off in a compile worker"
+    return {"stats": _shown(tritonstore.stats()), "written": _ask()}
+
+
+def workers(url: str) -> dict[str, Any]:
+    """TRITONSTORE=1 reaches Inductor's compile workers, which find this process's answers."""
+    os.environ |= {"TRITONSTORE": "1", "TRITONSTORE_URL": url, "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
+    from torch._inductor.compile_worker.subproc_pool import SubprocKind, SubprocPool
+
+    import tritonstore
+    from gpu_lib import checks
+
+    expected = _ask()
+    pool = SubprocPool(2, kind=SubprocKind.SPAWN)
+    try:
+        told = [pool.submit(checks.in_worker).result(timeout=200) for _ in range(2)]
+    finally:
+        pool.shutdown()
+    assert all(each["written"] == expected for each in told), (expected, told)
+    return {"process": _shown(tritonstore.stats()), "workers": [each["stats"] for each in told]}
+
+
+def _ask(x: Any = None) -> list[str]:
+    """The names that PyTorch says `scale_forward` writes, where `x` (default: a new tensor) is what it reads."""
     import torch
     import torch._higher_order_ops.triton_kernel_wrap as wrap
 
-    import tritonstore
     from gpu_lib.kernels import scale_forward
 
-    x = torch.zeros(8, device="cuda")
+    x = torch.zeros(8, device="cuda") if x is None else x
     name = "identify_accessed_tensors" if hasattr(wrap, "identify_accessed_tensors") else "identify_mutated_tensors"
+    answer = getattr(wrap, name)(scale_forward, {"x": x, "y": x, "factor": 2.0, "n": 8, "BLOCK": 256}, {})
+    return answer if isinstance(answer, list) else [dep.name for dep in answer.read_writes.writes]
 
-    def ask() -> list[str]:
-        answer = getattr(wrap, name)(scale_forward, {"x": x, "y": x, "factor": 2.0, "n": 8, "BLOCK": 256}, {})
-        return answer if isinstance(answer, list) else [dep.name for dep in answer.read_writes.writes]
 
+def forked(url: str) -> dict[str, Any]:
+    """A process forked after CUDA has started cannot use the driver; its answers must be right all the same."""
+    import torch
+
+    import tritonstore
+
+    x = torch.zeros(8, device="cuda")
     tritonstore.install(url=url)
-    parent = ask()
+    parent = _ask(x)
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
         # What PyTorch itself would say here, with and without us; only sets of names, so order does not matter.
-        os._exit(0 if set(ask()) >= set(parent) else 3)
+        os._exit(0 if set(_ask(x)) >= set(parent) else 3)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert status == 0, f"the forked child ended with {status}"
-    assert ask() == parent
+    assert _ask(x) == parent
     return _shown(tritonstore.stats())
 
 
@@ -107,6 +148,32 @@ def host_tma(url: str) -> dict[str, Any]:
     return _shown(stats)
 
 
+def tma_answers(url: str) -> dict[str, Any]:
+    """Why these calls bypass: PyTorch's answer with this machine's ability for host TMA, and as if it had none."""
+    import time
+
+    import torch
+    import torch._higher_order_ops.triton_kernel_wrap as wrap
+    import torch.utils._triton as ability
+
+    from gpu_lib.kernels import copy_by_descriptor
+
+    name = "identify_accessed_tensors" if hasattr(wrap, "identify_accessed_tensors") else "identify_mutated_tensors"
+    x, y = torch.randn(64, 64, device="cuda"), torch.zeros(64, 64, device="cuda")
+    metadata = {each: wrap.create_tma_stable_metadata([16, 16]) for each in ("source", "target")}
+    seen = {}
+    real = ability.has_triton_tensor_descriptor_host_tma
+    for able in (real(), not real()):
+        ability.has_triton_tensor_descriptor_host_tma = lambda able=able: able
+        started = time.perf_counter()
+        answer = getattr(wrap, name)(copy_by_descriptor, {"source": x, "target": y, "BLOCK": 16}, metadata)
+        seconds = time.perf_counter() - started
+        written = answer if isinstance(answer, list) else [dep.name for dep in answer.read_writes.writes]
+        seen[f"able={able}"] = {"written": written, "seconds": round(seconds, 4)}
+    ability.has_triton_tensor_descriptor_host_tma = real
+    return {"this machine": real(), **seen}
+
+
 def targets(url: str) -> dict[str, Any]:
     """The target is the device's, and a declared target does not push a real one aside."""
     import torch
@@ -130,8 +197,11 @@ def _shown(stats: dict[str, Any]) -> dict[str, Any]:
 
 CHECKS: dict[str, Callable[[str], dict[str, Any]]] = {
     "compiled": compiled,
+    "uncached": uncached,
+    "workers": workers,
     "forked": forked,
     "host_tma": host_tma,
+    "tma_answers": tma_answers,
     "targets": targets,
 }
 

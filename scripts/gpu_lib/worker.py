@@ -26,28 +26,33 @@ from demo_lib.worker import install
 CONFIGS = {"aot_inductor.compile_wrapper_opt_level": "O0"}
 TEXT = (".cpp", ".h", ".json")
 _signals: list[int] = []
-HASHED = re.compile(r"\b[a-z0-9]{40,64}\b")
+HASHED = re.compile(r"\b(?:[a-z0-9]{2}/)?([a-z0-9]{40,64})\b")
+ARRAY = re.compile(r"^ *static constexpr int64_t (int_array_[0-9]+)\[\] = (\{[^}]*\});\n", re.MULTILINE)
+NUMBERED = re.compile(r"\bint_array_[0-9]+\b")
 
 
 def generated(package: Path) -> dict[str, str]:
     """What AOTInductor generated: each kernel binary by its digest, the wrapper code as text.
 
-    File names hold hashes of temporary paths, so they are numbered in the order in which they appear.
+    Two runs of PyTorch alone differ in names that hold hashes of their folders, and in which equal arrays of numbers
+    of the wrapper share a name; so the former are numbered and the latter stand where they are used.
     """
-    names: dict[str, str] = {}
-
-    def number(match: re.Match[str]) -> str:
-        return names.setdefault(match[0], f"name{len(names)}")
-
-    found = {}
+    found: dict[str, list[str]] = {}
     with zipfile.ZipFile(package) as archive:
-        members = sorted(archive.namelist())
-        for member in members:
+        for member in archive.namelist():
             if member.endswith(TEXT):
-                found[HASHED.sub(number, member)] = HASHED.sub(number, archive.read(member).decode(errors="replace"))
-        binaries = sorted(hashlib.sha256(archive.read(m)).hexdigest() for m in members if m.endswith(".cubin"))
-        found["kernel binaries"] = "\n".join(binaries)
-    return found
+                text = archive.read(member).decode(errors="replace").replace(str(package.parent), "FOLDER")
+                found.setdefault(Path(member).suffix, []).append(_normal(text))
+            elif member.endswith(".cubin"):
+                found.setdefault("kernel binaries", []).append(hashlib.sha256(archive.read(member)).hexdigest())
+    return {name: "\n".join(sorted(texts)) for name, texts in found.items()}
+
+
+def _normal(text: str) -> str:
+    names: dict[str, str] = {}
+    text = HASHED.sub(lambda match: names.setdefault(match[1], f"name{len(names)}"), text)
+    arrays = dict(ARRAY.findall(text))
+    return NUMBERED.sub(lambda match: arrays.get(match[0], match[0]), ARRAY.sub("", text))
 
 
 def export(method: Method, job: dict[str, Any], meter: Meter) -> dict[str, Any]:
@@ -100,7 +105,7 @@ def main(job: dict[str, Any]) -> None:
         "calls": meter.calls,
         "analyses": meter.analyses,
         "analysis_seconds": meter.seconds,
-        "keys": sorted(meter.keys) if job["run"] != "pytorch" else None,
+        "keys": sorted(meter.keys) if job["run"] not in ("pytorch", "again") else None,
         "trouble": {name: stats[name] for name in ("bypasses", "unproven", "faults") if stats.get(name)},
         "failures": meter.failures,
     }
