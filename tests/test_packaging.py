@@ -15,11 +15,11 @@ import pytest
 
 # The layers of the package, lowest first. A file imports only from files further up in this list.
 LAYERS = (
-    *("values", "errors", "born", "forks", "settings", "speak", "counters", "access"),
+    *("values", "errors", "born", "forks", "settings", "speak", "counters", "access", "backends.folders"),
     *("runrecord", "journal_timeline", "leaving", "journal_parts", "journal"),
     "keys",
-    "entry",
-    *("backends.base", "backends.folders", "backends.options", "backends.wrappers", "backends.leases"),
+    *("entry", "signing"),
+    *("backends.base", "backends.trust", "backends.options", "backends.wrappers", "backends.leases"),
     *(
         "backends.memory",
         "backends.files",
@@ -30,8 +30,14 @@ LAYERS = (
         "backends.objectstore",
     ),
     *("backends.registry", "backends"),
-    *("tiers", "flight", "store"),
+    *("quarantine", "tiers", "flight", "store"),
+    *("maintenance.inventory", "maintenance.bundle", "maintenance.verify", "maintenance.runs"),
+    *("recipes.recipe", "recipes.newest", "recipes.sources", "recipes.workers", "recipes.prewarm", "recipes.ahead"),
     "pytorch",
+    *("replacement.verdicts", "replacement.capability", "replacement.call", "replacement.registry"),
+    *("replacement.guards", "replacement.kernels", "replacement.planners.common", "replacement.planners"),
+    *("replacement.writes", "replacement.snapshot", "replacement.planning", "replacement.rewrite", "replacement"),
+    "recipes",
     *("maintenance", "cli", "__main__"),
 )
 

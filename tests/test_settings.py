@@ -46,6 +46,8 @@ def test_every_variable_is_read_and_remembered() -> None:
         "TRITONSTORE_LOCK_FOLDER": "/locks",
         "TRITONSTORE_CONNECT_TIMEOUT": "0.25",
         "TRITONSTORE_REQUEST_TIMEOUT": "3s",
+        "TRITONSTORE_HMAC_KEY_FILE": "/keys",
+        "TRITONSTORE_PREWARM": "3",
         "TRITONSTORE_CACHE_FOLDER": "/cache",
     }
     settings = Settings.load(environ)
@@ -64,6 +66,8 @@ def test_every_variable_is_read_and_remembered() -> None:
         "/locks",
         0.25,
         3.0,
+        "/keys",
+        3,
         "/cache",
     )
     assert set(settings.origins.values()) == {f"environment {name}" for name in environ}
@@ -108,6 +112,10 @@ def test_an_empty_variable_is_unset() -> None:
         ("TRITONSTORE_LOCK_FOLDER", "relative", "absolute path"),
         ("TRITONSTORE_CONNECT_TIMEOUT", "0", "more than 0"),
         ("TRITONSTORE_REQUEST_TIMEOUT", "soon", "a time such as"),
+        ("TRITONSTORE_HMAC_KEY_FILE", "keys", "absolute path"),
+        ("TRITONSTORE_PREWARM", "many", "a number of processes"),
+        ("TRITONSTORE_PREWARM", "-1", "a number of processes"),
+        ("TRITONSTORE_PREWARM", "99999", "a number of processes"),
         ("TRITONSTORE_CACHE_FOLDER", "~/x", "absolute path"),
     ],
 )

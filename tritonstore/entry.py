@@ -6,6 +6,7 @@ below.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +18,12 @@ import msgpack
 from tritonstore.access import AccessResult
 from tritonstore.errors import FormatError
 
-__all__ = ["MAGIC", "MAX_DEPTH", "MAX_SIZE", "VERSION", "Entry", "Provenance", "decode", "encode", "matches"]
+__all__ = [
+    *("MAGIC", "MAX_DEPTH", "MAX_SIZE", "TAG_MAGIC", "TAG_SIZE", "VERSION"),
+    *("Entry", "Provenance", "decode", "encode", "matches", "split_tag"),
+]
 
-# entry   = MAGIC version length checksum payload        nothing may follow
+# entry   = MAGIC version length checksum payload [tag]   nothing may follow
 # version = one byte, 1
 # length  = u32, big-endian: the payload's length in bytes
 # checksum = SHA-256 of the payload, 32 bytes
@@ -30,6 +34,7 @@ __all__ = ["MAGIC", "MAX_DEPTH", "MAX_SIZE", "VERSION", "Entry", "Provenance", "
 #   detail     = {str: plain, …}                          depth at most MAX_DEPTH
 #   plain      = nil | bool | int of 64 bits | float64 | str | bin | [plain, …] | {str: plain, …}
 #   provenance = [created: int, seconds: float64, writer: str]
+# tag     = TAG_MAGIC and an HMAC of 32 bytes, over all before it; who has no key passes over it: see signing.py
 #
 # One entry has one spelling: a payload that msgpack would write differently (a long form of a small int, a
 # key given twice, float32) is refused. A wider int is for the caller to write as a decimal str.
@@ -37,16 +42,20 @@ __all__ = ["MAGIC", "MAX_DEPTH", "MAX_SIZE", "VERSION", "Entry", "Provenance", "
 # The first byte is no text in any encoding, CR LF and LF show a transfer in text mode, and ^Z ends a `type`:
 # as PNG does.
 #
-# History: 1 (0.1.0) the first. A new version gets a folder (or key prefix) of its own; a file of this one
-# never changes.
+# History: 1 (0.1.0) the first, with or without a tag. A new version gets a folder (or key prefix) of its own; a file of
+# this one never changes.
 MAGIC = b"\x8fTSE\r\n\x1a\n"
 VERSION = 1
+TAG_MAGIC = b"\x8fTSH\r\n\x1a\n"
+TAG_SIZE = 8 + 32
 
 MAX_SIZE = 1 << 20  # bytes of a whole entry, looked at before anything is parsed; real ones have one to four thousand
 MAX_DEPTH = 16  # lists and dicts inside each other in `detail`
 
 _HEADER = struct.Struct(">8sBI32s")
-_HEX = frozenset("0123456789abcdef")
+_MOST = MAX_SIZE - TAG_SIZE - _HEADER.size  # bytes of a payload: every entry has room for a tag
+_HEX = re.compile(r"[0-9a-f]{64}\Z").match
+_FIELDS = 5
 _INT_LOW, _INT_HIGH = -(1 << 63), 1 << 64
 _SCALARS = frozenset({type(None), bool, float, str, bytes})
 
@@ -100,15 +109,17 @@ def encode(entry: Entry) -> bytes:
     ]
     _from_fields(fields)  # one set of rules for both directions: what could not be read is not written
     payload = _pack(fields)
-    data = _HEADER.pack(MAGIC, VERSION, len(payload), sha256(payload).digest()) + payload
-    if len(data) > MAX_SIZE:
+    if len(payload) > _MOST:
         raise FormatError(f"larger than {MAX_SIZE} bytes")
-    return data
+    return _HEADER.pack(MAGIC, VERSION, len(payload), sha256(payload).digest()) + payload
 
 
-def decode(data: bytes) -> Entry:
-    """The entry in `data`. Raises FormatError for everything that `encode` would not have written, and
-    nothing else.
+def decode(data: bytes, *, detail: bool = True) -> Entry:
+    """The entry in `data`, whose tag (if it has one) is not checked here. Raises FormatError for everything that
+    `encode` would not have written, and nothing else.
+
+    Without `detail` that part, which is nine tenths of the work and no part of the answer, is neither looked at nor
+    given.
     """
     if len(data) > MAX_SIZE:
         raise FormatError(f"larger than {MAX_SIZE} bytes")
@@ -119,28 +130,54 @@ def decode(data: bytes) -> Entry:
         raise FormatError("does not start as an entry does")
     if version != VERSION:
         raise FormatError(f"has version {version}, not {VERSION}")
-    payload = data[_HEADER.size :]
-    if len(payload) != length:
+    payload = data[_HEADER.size : _HEADER.size + length]
+    behind = len(data) - _HEADER.size - length
+    if behind and not (behind == TAG_SIZE and data.startswith(TAG_MAGIC, _HEADER.size + length)):
         raise FormatError("has another length than its header says")
+    if length > _MOST:
+        raise FormatError(f"larger than {MAX_SIZE} bytes")
     if sha256(payload).digest() != checksum:
         raise FormatError("has a wrong checksum")
+    bounds: dict[str, Any] = dict.fromkeys(("max_str_len", "max_bin_len", "max_array_len", "max_map_len"), length)
+    bounds |= {"max_ext_len": 0, "raw": False, "strict_map_key": True}
     try:
-        fields = msgpack.unpackb(
-            payload,
-            raw=False,
-            strict_map_key=True,
-            max_str_len=length,
-            max_bin_len=length,
-            max_array_len=length,
-            max_map_len=length,
-            max_ext_len=0,
-        )
+        fields = msgpack.unpackb(payload, **bounds) if detail else _without_detail(payload, bounds)
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
         raise FormatError("is not msgpack of the closed kind") from error
     entry = _from_fields(fields)
-    if _pack(fields) != payload:
+    if not (_pack(fields) == payload if detail else _spelled(fields, payload)):
         raise FormatError("is not in its one spelling")
     return entry
+
+
+def _without_detail(payload: bytes, bounds: dict[str, Any]) -> list[Any]:
+    """The fields, with an empty map in place of the detail. Raises as `msgpack.unpackb`."""
+    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(payload)), **bounds)
+    unpacker.feed(payload)
+    unpacker.read_array_header()  # of how many, `_spelled` looks at
+    before = [unpacker.unpack() for _ in range(_FIELDS - 2)]
+    unpacker.skip()
+    fields = [*before, {}, unpacker.unpack()]
+    if unpacker.tell() != len(payload):
+        raise ValueError("something behind the fields")
+    return fields
+
+
+def _spelled(fields: list[Any], payload: bytes) -> bool:
+    """Whether the fields around the detail stand in `payload` in their one spelling."""
+    *before, _, last = fields
+    head = b"".join([payload[:1], *map(_pack, before)])
+    return payload[0] == 0x90 | _FIELDS and payload.startswith(head) and payload.endswith(_pack(last))
+
+
+def split_tag(data: bytes) -> tuple[bytes, bytes | None]:
+    """An entry's bytes without its tag, and the HMAC in the tag, None where it has none. Checks nothing else."""
+    body, tag = data[:-TAG_SIZE], data[-TAG_SIZE:]
+    if len(data) < _HEADER.size + TAG_SIZE or not tag.startswith(TAG_MAGIC):
+        return data, None
+    # What looks like a tag may be the end of a payload.
+    length: int = _HEADER.unpack_from(data)[2]
+    return (body, tag[len(TAG_MAGIC) :]) if len(body) == _HEADER.size + length else (data, None)
 
 
 def matches(entry: Entry, key: KeyLike) -> bool:
@@ -159,7 +196,7 @@ def _pack(fields: Any) -> bytes:
 
 
 def _from_fields(fields: Any) -> Entry:
-    digest, parts, access, detail, provenance = _list(fields, 5, "payload")
+    digest, parts, access, detail, provenance = _list(fields, _FIELDS, "payload")
     named: dict[str, str] = {}
     for pair in _list(parts, None, "parts"):
         name, part = _list(pair, 2, "part")
@@ -205,7 +242,7 @@ def _text(value: Any, what: str) -> str:
 
 
 def _digest(value: Any, what: str) -> str:
-    if type(value) is not str or len(value) != 64 or not _HEX.issuperset(value):
+    if type(value) is not str or _HEX(value) is None:
         raise FormatError(f"{what} is not 64 lower-case hex digits")
     return value
 

@@ -60,7 +60,7 @@ class Flight:
 
     @contextmanager
     def claim(
-        self, digest: str, ready: Callable[[], _T | None]
+        self, digest: str, ready: Callable[[], _T | None], wait: float | None = None
     ) -> Iterator[tuple[Literal["answer"], _T] | tuple[Literal["analyse"], None]]:
         """Yield ``("answer", x)`` if `ready` gave x while another worker was at it, else ``("analyse",
         None)``.
@@ -68,12 +68,12 @@ class Flight:
         In the second case the caller is the one worker that should analyse and publish, before it leaves the
         block. `ready` is called at least once after each wait, and once by the winner, as the answer may have
         come just before. A thread that holds a claim never waits for a second one, because two such threads
-        could wait for each other.
+        could wait for each other. `wait` shortens the longest time of waiting, in seconds.
         """
         if getattr(self._mine, "held", 0):
             yield "analyse", None
             return
-        deadline = time.monotonic() + self._wait
+        deadline = time.monotonic() + (self._wait if wait is None else min(wait, self._wait))
         mine = threading.Event()
         lease: Lease | None = None
         try:
@@ -81,7 +81,9 @@ class Flight:
             turn, answer = self._await_turn(digest, mine, ready, deadline)
             if turn:  # else there is an answer, or the time is up and no lease is waited for as well
                 lease = self._new_lease(digest)
-                answer = ready() if lease is None else self._await_lease(lease, ready, deadline)
+                # A wait cut short says nothing about the holder.
+                overdue = getattr(lease, "overdue", None) if wait is None else None
+                answer = ready() if lease is None else self._await_lease(lease, ready, deadline, overdue)
             if answer is not None:
                 yield "answer", answer
                 return
@@ -130,7 +132,9 @@ class Flight:
         finally:  # an interrupt here must not leave the others waiting
             mine.set()
 
-    def _await_lease(self, lease: Lease, ready: Callable[[], _T | None], deadline: float) -> _T | None:
+    def _await_lease(
+        self, lease: Lease, ready: Callable[[], _T | None], deadline: float, overdue: Callable[[], None] | None
+    ) -> _T | None:
         delay = _FIRST_DELAY
         waited = False
         while True:
@@ -146,8 +150,7 @@ class Flight:
             left = deadline - time.monotonic()
             if left <= 0:
                 self._counters.lease_timeout()
-                overdue = getattr(lease, "overdue", None)  # of Tiers: one stuck holder costs one wait, not one a digest
-                if overdue is not None:
+                if overdue is not None:  # of Tiers: one stuck holder costs one wait, not one a digest
                     overdue()
                 return None
             self._pause(min(delay, left))

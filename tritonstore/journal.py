@@ -70,6 +70,7 @@ class Journal:
         self._ended: dict[str, Any] = {}  # counters of stores that were closed
         self._buckets = Buckets()
         self._name: FileName | None = None
+        self._ending = ""
         self._armed = self._changed = False
         self._next_flush = FLUSH_EVERY
 
@@ -170,9 +171,11 @@ class Journal:
         """Leave what is known by now; a later write takes its place. Never raises, and does nothing without news."""
         try:
             with self._lock:
-                if not self._changed:
+                # The end is news as well: a record that says "running" is never merged with those of its run.
+                if not self._changed and (self._name is None or ending == self._ending):
                     return
                 self._changed = False
+                self._ending = ending
                 record = self.record(ending)
                 name = self._name = self._name or file_name(record)
             runrecord.write(self.folder, name, runrecord.encode(record))

@@ -15,18 +15,12 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from tritonstore.backends.folders import make_folders
 from tritonstore.errors import FormatError
 
 __all__ = [
-    "BypassFacts",
-    "FileName",
-    "KernelFacts",
-    "MissFacts",
-    "RunRecord",
-    "Timeline",
-    "decode",
-    "encode",
-    "write",
+    *("BypassFacts", "FileName", "KernelFacts", "MissFacts", "RunRecord", "Timeline"),
+    *("decode", "encode", "write"),
 ]
 
 # record   = MAGIC version length checksum payload      nothing may follow
@@ -223,39 +217,52 @@ def _record(fields: Any) -> RunRecord:
         "misses": [_checked(miss) for miss in misses],
         "kernels": [_checked(KernelFacts(*each)) for each in fields["kernels"]],
         "bypasses": [_checked(BypassFacts(*each)) for each in fields["bypasses"]],
-        "timeline": [_checked(Timeline(*each)) for each in fields["timeline"]],
+        "timeline": [_timeline(Timeline(*each)) for each in fields["timeline"]],
         "used": [used[at : at + 32].hex() for at in range(0, len(used), 32)],
     }
     record: RunRecord = _checked(RunRecord(**fields))
     return record
 
 
-_KINDS: dict[str, Any] = {
-    "str": str,
-    "int": int,
-    "float": float,
-    "dict[str, int]": dict,
-    "dict[str, str]": dict,
-    "dict[str, Any]": dict,
-}
+def _timeline(line: Timeline) -> Timeline:
+    _checked(line)
+    if line.width < 1e-3 or len({len(column) for column in line[2:]}) != 1:
+        raise FormatError("has a timeline without a width, or with columns of several lengths")
+    return line
+
+
+_TABLES = frozenset({"hits", "bypasses", "unproven", "faults"})  # as counters.py has them
+_LAST = 253402300800.0  # Unix seconds, the year 10000: no library shows a later time. More counts than any run's
+_KINDS: dict[str, Any] = {"str": str, "int": int, "float": float}
 
 
 def _checked(facts: Any) -> Any:
     """`facts` itself. Raises FormatError where a field has not its type: what reads a record then need not ask."""
     for name, written in type(facts).__annotations__.items():
         kind = str(getattr(written, "__forward_arg__", written))  # typing wraps those of a named tuple
-        value = getattr(facts, name)
-        if kind.startswith("list"):
-            inner = {"list[int]": int, "list[float]": float, "list[str]": str}.get(kind)
-            good = type(value) is list and (inner is None or all(type(each) is inner for each in value))
-        else:
-            good = type(value) is _KINDS[kind]
-            if kind in ("dict[str, int]", "dict[str, str]"):
-                inner = int if kind.endswith("int]") else str
-                good = good and all(type(each) is inner for each in value.values())
-        if not good:
+        if not _is(kind, getattr(facts, name), name):
             raise FormatError(f"has a {name} that is not {kind}")
     return facts
+
+
+def _is(kind: str, value: Any, name: str = "") -> bool:
+    if kind in _KINDS:
+        return type(value) is _KINDS[kind] and (kind == "str" or 0 <= value < _LAST)
+    if kind.startswith("list"):
+        inner = kind[5:-1]
+        return type(value) is list and (inner not in _KINDS or all(_is(inner, each) for each in value))
+    if type(value) is not dict or not all(type(each) is str for each in value):
+        return False
+    if name == "counters":  # those of many records are added up
+        return all(_is_count(each, name in _TABLES) for name, each in value.items())
+    inner = kind[len("dict[str, ") : -1]
+    return inner == "Any" or all(_is(inner, each) for each in value.values())
+
+
+def _is_count(value: Any, table: bool) -> bool:
+    if table:
+        return _is("dict[str, int]", value)
+    return _is("int", value) or _is("float", value)
 
 
 def _map(value: Any) -> dict[str, Any]:
@@ -273,11 +280,11 @@ def write(folder: str, name: FileName, data: bytes) -> str:
     temporary = os.path.join(folder, f".{name.owner}.{os.urandom(6).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        descriptor = os.open(temporary, flags, 0o600)
-    except FileNotFoundError:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        descriptor = os.open(temporary, flags, 0o600)
-    try:
+        try:
+            descriptor = os.open(temporary, flags, 0o600)
+        except FileNotFoundError:
+            make_folders(folder)
+            descriptor = os.open(temporary, flags, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         os.replace(temporary, path)

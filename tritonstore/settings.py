@@ -18,6 +18,7 @@ from tritonstore.values import (
     parse_age,
     parse_flag,
     parse_folder,
+    parse_jobs,
     parse_mode,
     parse_share,
     parse_size,
@@ -95,6 +96,8 @@ _FIELDS: dict[str, tuple[str, Any, Any]] = {
     "lock_folder": ("TRITONSTORE_LOCK_FOLDER", parse_folder, None),
     "connect_timeout": ("TRITONSTORE_CONNECT_TIMEOUT", parse_timeout, 1.0),
     "request_timeout": ("TRITONSTORE_REQUEST_TIMEOUT", parse_timeout, 2.0),
+    "hmac_key_file": ("TRITONSTORE_HMAC_KEY_FILE", parse_folder, None),
+    "prewarm": ("TRITONSTORE_PREWARM", parse_jobs, 0),
 }
 
 
@@ -119,6 +122,8 @@ class Settings(NamedTuple):
     lock_folder: str | None
     connect_timeout: float
     request_timeout: float
+    hmac_key_file: str | None
+    prewarm: int
     cache_folder: str
     origins: Mapping[str, str]
 
@@ -181,7 +186,7 @@ def _convert(field: str, given: Any, parse: Any, origin: str) -> Any:
             and given
         ):
             return tuple(given)
-        if isinstance(given, os.PathLike) and field in {"lock_folder", "cache_folder", "urls"}:
+        if isinstance(given, os.PathLike) and field in {"lock_folder", "cache_folder", "hmac_key_file", "urls"}:
             path = parse_folder(os.fspath(given))
             return (path,) if field == "urls" else path
         if field == "target" and isinstance(given, tuple) and len(given) == 3:
@@ -192,6 +197,8 @@ def _convert(field: str, given: Any, parse: Any, origin: str) -> Any:
             if not 0 < given < float("inf"):
                 raise ValueError("use a number of seconds of more than 0")
             return float(given)
+        if field == "prewarm" and type(given) is int and given >= 0:
+            return given
         if field in {"max_age", "lease_wait", "verify", "max_size"} and type(given) in (int, float):
             if field == "max_size" and type(given) is not int:
                 raise ValueError("use a whole number of bytes")

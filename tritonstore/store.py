@@ -4,6 +4,7 @@ miss.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,16 +15,19 @@ from tritonstore.access import AccessResult
 from tritonstore.backends.registry import open_backend
 from tritonstore.counters import Counters
 from tritonstore.entry import Entry, Provenance, decode, encode, matches
-from tritonstore.errors import FormatError
+from tritonstore.errors import FormatError, StoreError
 from tritonstore.flight import Flight
 from tritonstore.forks import reset_in_children
 from tritonstore.keys.encoding import key_digest
+from tritonstore.quarantine import Quarantine
 from tritonstore.settings import Settings
+from tritonstore.signing import Keys, Unsigned, keys_of
 from tritonstore.tiers import Tiers
 
 __all__ = ["AnalysisStore", "Key", "open_settings", "open_store"]
 
 WRITER = "tritonstore 0.1.0"
+_LONGEST = 86400.0  # seconds that an analysis may have taken, to be counted
 _REMEMBERED = 65536  # answers; some hundred bytes each
 
 
@@ -52,10 +56,11 @@ class AnalysisStore:
     refresh    what this process has published     both         one thread of this process
     off        always a miss                       nothing      nobody waits
 
-    No fault of a store leaves these methods, unless `settings.strict`.
+    No fault of a store leaves these methods, unless `settings.strict`. With `signing` what is published is signed, and
+    an entry of a tier that is not counts as a miss; it stays, for those who have its key.
     """
 
-    def __init__(self, settings: Settings, tiers: Tiers, counters: Counters) -> None:
+    def __init__(self, settings: Settings, tiers: Tiers, counters: Counters, signing: Keys | None = None) -> None:
         self.settings = settings
         self.tiers = tiers
         self.counters = counters
@@ -64,6 +69,9 @@ class AnalysisStore:
         self._off = settings.mode == "off"
         self._reads_tiers = settings.mode in ("readwrite", "readonly")
         self._memory: dict[str, _Remembered] = {}
+        self._signing = signing
+        self._quarantine = Quarantine(os.path.join(settings.cache_folder, "quarantine"))
+        self._refused: set[str] = set()
         self.on_entry: Callable[[str, bytes], None] | None = None
         """Called with the digest and the bytes of each entry that this process uses or makes, once for each."""
         self._lock = threading.Lock()
@@ -86,7 +94,7 @@ class AnalysisStore:
         """Store PyTorch's proven answer to `key`, which took `seconds`. A fault costs only that it is not
         stored.
         """
-        if self._off:
+        if self._off or key.digest in self._quarantine.digests():
             return
         started = time.perf_counter()
         try:
@@ -97,8 +105,10 @@ class AnalysisStore:
                 detail=key.describe(),
                 provenance=Provenance(int(time.time()), float(seconds), WRITER),
             )
-            data = encode(entry)
+            data = encode(entry) if self._signing is None else self._signing.sign(encode(entry))
             self._remember(entry, data)
+            if key.digest in self._refused:  # a store that never overwrites would keep the entry that was refused
+                self.tiers.delete(key.digest)
             if self.tiers.put(key.digest, data):
                 self.counters.publish(key)
         except Exception as error:
@@ -111,7 +121,9 @@ class AnalysisStore:
             self.counters.spend("store", time.perf_counter() - started)
 
     @contextmanager
-    def claim(self, key: Key) -> Iterator[tuple[Literal["answer"], AccessResult] | tuple[Literal["analyse"], None]]:
+    def claim(
+        self, key: Key, wait: float | None = None
+    ) -> Iterator[tuple[Literal["answer"], AccessResult] | tuple[Literal["analyse"], None]]:
         """After a miss: yield ``("answer", access)`` if another worker has it by now, else ``("analyse",
         None)``.
 
@@ -120,7 +132,7 @@ class AnalysisStore:
         if self._off:
             yield "analyse", None
             return
-        with self._flight.claim(key.digest, lambda: self._found(key)) as outcome:
+        with self._flight.claim(key.digest, lambda: self._found(key), wait) as outcome:
             if outcome[0] == "answer":
                 answer = outcome[1][0]
                 self.counters.share(answer.seconds, key)
@@ -131,15 +143,39 @@ class AnalysisStore:
     def adopt(self, digest: str, data: bytes) -> bool:
         """Take over an entry that another machine made, and put it where it is lacking; whether anything was stored.
 
-        Raises FormatError for one that is not sound, and StoreError only if strict.
+        Raises FormatError for one that is not sound or not signed as it should be, and StoreError only if strict.
         """
-        entry = _sound(digest, data)
+        entry = self._sound(digest, data)
         if not self._reads_tiers or digest in self._memory:  # a mode that asks PyTorch anew takes no answers over
             return False
+        if digest in self._quarantine.digests():
+            return False
         self._remember(entry, data)
-        return self.tiers.get(digest, lambda found: _is_sound(digest, found)) is None and bool(
+        return self.tiers.get(digest, lambda found: self._is_sound(digest, found)) is None and bool(
             self.tiers.put(digest, data)
         )
+
+    def quarantine(self, digest: str) -> str:
+        """The answer under `digest` is wrong: neither this process nor others with its cache folder use it again.
+
+        It is removed from every tier that may be written, also if strict. Where its bytes are kept; empty if they
+        could not be.
+        """
+        with self._lock:
+            self._memory.pop(digest, None)
+        held: list[bytes] = []
+        try:
+            self.tiers.get(digest, held.append)  # says neither yes nor no, so that each tier is asked
+        except StoreError:
+            held.append(b"")  # counted; what can be removed is removed all the same
+        kept = ""
+        try:
+            kept = self._quarantine.put(digest, held[0] if held else b"")
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            self.counters.fault("quarantine", f"a wrong entry could not be put on record: {why}")
+        self.tiers.delete(digest)
+        return kept
 
     def close(self) -> None:
         """Close the tiers. May be called twice."""
@@ -164,14 +200,24 @@ class AnalysisStore:
             return remembered, "memory"
         if not self._reads_tiers:
             return None
+        if key.digest in self._quarantine.digests():
+            self._refuse(key.digest, "quarantined", f"is not used: verification put it into {self._quarantine.folder}")
+            return None
         started = time.perf_counter()
         accepted: list[Entry] = []
 
-        def accept(data: bytes) -> bool:
+        def accept(data: bytes) -> bool | None:
             entry = self._decode(key, data)
-            if entry is not None:
-                accepted.append(entry)
-            return entry is not None
+            if entry is None:
+                return False
+            try:
+                if self._signing is not None:
+                    self._signing.check(data)
+            except Unsigned as error:
+                self._refuse(key.digest, "unsigned", f"{error.problem}; it is made anew")
+                return None  # others may have its key: it stays until a signed one takes its place
+            accepted.append(entry)
+            return True
 
         try:
             found = self.tiers.get(key.digest, accept)
@@ -182,7 +228,7 @@ class AnalysisStore:
     def _decode(self, key: Key, data: bytes) -> Entry | None:
         # Not raised even if strict: damage on a disk is expected, and the answer to it is to analyse again.
         try:
-            entry = decode(data)
+            entry = decode(data, detail=False)
         except FormatError as error:
             self.counters.fault("format", f"entry {key.digest} cannot be used ({error.problem}) and is made anew")
             return None
@@ -191,8 +237,32 @@ class AnalysisStore:
             return None
         return entry
 
+    def _refuse(self, digest: str, kind: str, why: str) -> None:
+        # Once for each: a claim that waits for another worker looks many times.
+        if digest not in self._refused and len(self._refused) < _REMEMBERED:
+            self._refused.add(digest)
+            self.counters.fault(kind, f"entry {digest} {why}")
+
+    def _sound(self, digest: str, data: bytes) -> Entry:
+        entry = decode(data)
+        if entry.digest != digest or key_digest(entry.parts) != digest:
+            raise FormatError("answers another question than its name says")
+        if self._signing is not None:
+            self._signing.check(data)
+        return entry
+
+    def _is_sound(self, digest: str, data: bytes) -> bool | None:
+        try:
+            self._sound(digest, data)
+        except Unsigned:
+            return None
+        except FormatError:
+            return False
+        return True
+
     def _remember(self, entry: Entry, data: bytes) -> _Remembered:
-        remembered = _Remembered(entry.parts, entry.access, entry.provenance.seconds)
+        seconds = entry.provenance.seconds  # whoever wrote it; sums and records take no NaN and no centuries
+        remembered = _Remembered(entry.parts, entry.access, seconds if 0.0 <= seconds < _LONGEST else 0.0)
         with self._lock:
             self._memory[entry.digest] = remembered
             if len(self._memory) > _REMEMBERED:
@@ -200,21 +270,6 @@ class AnalysisStore:
         if self.on_entry is not None:
             self.on_entry(entry.digest, data)
         return remembered
-
-
-def _sound(digest: str, data: bytes) -> Entry:
-    entry = decode(data)
-    if entry.digest != digest or key_digest(entry.parts) != digest:
-        raise FormatError("answers another question than its name says")
-    return entry
-
-
-def _is_sound(digest: str, data: bytes) -> bool:
-    try:
-        _sound(digest, data)
-    except FormatError:
-        return False
-    return True
 
 
 def open_store(url: str | None = None, **settings: Any) -> AnalysisStore:
@@ -230,6 +285,7 @@ def open_store(url: str | None = None, **settings: Any) -> AnalysisStore:
 def open_settings(loaded: Settings) -> AnalysisStore:
     """`open_store` for settings that are read already, whose values keep their origin. Raises SettingsError."""
     counters = Counters()
+    signing = keys_of(loaded)
     backends = [open_backend(each, loaded) for each in loaded.urls]
     tiers = Tiers(backends, counters, writable=loaded.mode in ("readwrite", "refresh"), strict=loaded.strict)
-    return AnalysisStore(loaded, tiers, counters)
+    return AnalysisStore(loaded, tiers, counters, signing)

@@ -77,24 +77,26 @@ class Tiers:
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
 
-    def get(self, digest: str, accept: Callable[[bytes], bool] = _anything) -> tuple[bytes, int] | None:
+    def get(self, digest: str, accept: Callable[[bytes], bool | None] = _anything) -> tuple[bytes, int] | None:
         """The first bytes that `accept` takes, and the index of their tier.
 
         `accept` is asked before anything is filled from them, so that damaged bytes do not spread; where it
-        says no they are deleted and the next tier is asked. Raises StoreError only if strict.
+        says no they are deleted and the next tier is asked; where it says None they stay for others, and the
+        next tier is asked. Raises StoreError only if strict.
         """
         check_digest(digest)
         for index, backend in enumerate(self.backends):
             data = self._guard(index, "get", lambda backend: backend.get(digest))
             if data is None:
                 continue
-            if accept(data):
+            verdict = accept(data)
+            if verdict:
                 if self.writable:
                     for above in range(index):
                         if self.backends[above].writes == "all":
                             self._put(above, digest, data)
                 return data, index
-            if self.writable and backend.writes != "none":
+            if verdict is not None and self.writable and backend.writes != "none":
                 self._delete_same(index, digest, data)
         return None
 

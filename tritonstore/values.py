@@ -18,6 +18,7 @@ __all__ = [
     "parse_age",
     "parse_flag",
     "parse_folder",
+    "parse_jobs",
     "parse_mode",
     "parse_share",
     "parse_size",
@@ -141,6 +142,13 @@ def parse_timeout(text: str) -> float:
     if not seconds:
         raise ValueError("use a time of more than 0, such as 0.5 or 2 (seconds)")
     return seconds
+
+
+def parse_jobs(text: str) -> int:
+    """A number of processes, 0 for none. Raises ValueError."""
+    if not text.strip().isdecimal() or len(text.strip()) > 4:
+        raise ValueError("use a number of processes, such as 2, or 0 for none")
+    return int(text)
 
 
 def parse_flag(text: str) -> bool:

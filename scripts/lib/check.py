@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-SCRIPTS = ("cache", "demo", "test", "check")
+SCRIPTS = ("bench", "cache", "demo", "faults", "fuzz", "test", "check")
 NAMED_FILE = re.compile(r"(?<![\w/.-])((?:scripts|tests|tritonstore|\.ci)/[\w/.-]*\w)")
 NAMED_OPTION = re.compile(r"scripts/demo[^`\n]*?(--[a-z][a-z-]*)")
 
@@ -37,7 +37,16 @@ def main() -> int:
     commands = (
         [*python, "ruff", "check", ".", *scripts],
         [*python, "ruff", "format", "--check", ".", *scripts],
-        [*python, "mypy", "--config-file", "setup.cfg", "tritonstore", "scripts/demo_lib", "scripts/lib"],
+        [
+            *python,
+            "mypy",
+            "--config-file",
+            "setup.cfg",
+            "tritonstore",
+            "scripts/demo_lib",
+            "scripts/bench_lib",
+            "scripts/lib",
+        ],
     )
     failed = []
     for command in commands:

@@ -26,7 +26,7 @@ VENV = ROOT / ".venv"
 STAMP = VENV / "tritonstore-stamp.json"
 BIG = ("torch", "triton")
 NEED_TORCH = ("liger-kernel",)
-EXTRAS = ("demo", "test", "dev")
+EXTRAS = ("demo", "test", "bench", "dev")
 BOUND_FILES = ("constraints.txt", "setup.cfg", "pyproject.toml", "scripts/lib/environment.py")
 
 

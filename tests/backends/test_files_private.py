@@ -11,8 +11,8 @@ import pytest
 
 from tests.backends.contract import digest
 from tritonstore.backends import files
-from tritonstore.backends.files import TEMPORARY, FilesBackend
-from tritonstore.backends.folders import make_folders
+from tritonstore.backends.files import FilesBackend
+from tritonstore.backends.folders import TEMPORARY, make_folders
 from tritonstore.errors import StoreError, StoreUnavailable
 from tritonstore.maintenance.prune import sweep
 

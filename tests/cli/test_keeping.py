@@ -44,6 +44,7 @@ def test_prune_says_it_in_json(cli: Cli, root: Path, store: list[str]) -> None:
         "old": 2,
         "stale": 0,
         "surplus": 0,
+        "recipes": 0,
     }
     assert left(root) == set(store)
 

@@ -156,7 +156,7 @@ def test_the_group_may_and_others_get_what_the_umask_leaves(root: Path, users: t
 
 
 def test_what_is_not_shared_stays_private(root: Path) -> None:
-    backend = FilesBackend(str(root / "own"))
-    backend.put("ab" * 32, b"x")
-    for path in (root / "own").rglob("*"):
+    own = root.parent / "own"
+    FilesBackend(str(own)).put("ab" * 32, b"x")
+    for path in own.rglob("*"):
         assert path.stat().st_mode & 0o077 == 0

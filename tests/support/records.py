@@ -6,6 +6,7 @@ import os
 from hashlib import sha256
 from typing import Any
 
+from tests.support.synthetic import entry
 from tritonstore import runrecord
 from tritonstore.runrecord import BypassFacts, FileName, KernelFacts, MissFacts, RunRecord, Timeline
 
@@ -69,6 +70,30 @@ def record(run: str = "run-1", **changes: Any) -> RunRecord:
         "timeline": [Timeline(STARTED, 1.0, [0, 3, 4], [2, 0, 0], [0, 0, 0], [0, 1, 0], [0.2, 0.05, 0.0])],
     }
     return RunRecord(**{**facts, **changes})
+
+
+def full_record() -> RunRecord:
+    """One that has something in every field."""
+    digest = entry(0).digest
+    return RunRecord(
+        run="run",
+        started=1.0,
+        ended=2.0,
+        command="export.py",
+        host="host",
+        pid=3,
+        mode="readwrite",
+        versions={"torch": "2.13.0"},
+        urls=["memory:"],
+        counters={"hits": {"memory": 1}, "misses": 2, "seconds_key": 0.5},
+        kernels=[KernelFacts("m", "k", {"file": 1}, 1, 0, {"tma": 1}, 1, {"invariant": 1}, 0.5, 0.25)],
+        misses=[MissFacts(digest, "m", "k", 1.5, 1, 0.25, "published", {"code": digest}, {"code": [["m", 1]]})],
+        bypasses=[BypassFacts("m", "k", "tma", "why", 1, 1.5, 0.25)],
+        used=[digest],
+        timeline=[Timeline(1.0, 0.5, [1], [2], [0], [0], [0.25])],
+        dropped={"misses": 1},
+        sources=["x"],
+    )
 
 
 def put(folder: object, made: RunRecord, owner: str = "host-1-0a0b0c0d") -> str:

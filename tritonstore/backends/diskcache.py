@@ -23,6 +23,7 @@ from tritonstore.backends import options
 from tritonstore.backends.base import MAX_SIZE, Backend, Record, check_digest
 from tritonstore.backends.folders import make_folders
 from tritonstore.backends.leases import FileLease, is_remote
+from tritonstore.backends.trust import Trust
 from tritonstore.errors import StoreError, StoreUnavailable
 from tritonstore.forks import reset_in_children
 from tritonstore.settings import Settings, redact_url
@@ -37,6 +38,7 @@ _RENEWAL_TIMEOUT = 0.05  # seconds that a renewal, which is an extra, waits for 
 _BUSY_TIMEOUT = 5.0  # seconds that a writer waits for other writers
 _SMALLEST = 16 << 20  # bytes; diskcache culls ten entries at a time, which must never be all there are
 _LOCKS = 64  # lock files; inodes are short here
+_ADVICE = "use a folder of this user's own, or file: with shared=true"
 _MODE_RAW = 1  # diskcache's mark for a value that stands in the database as it is
 
 
@@ -172,6 +174,10 @@ class DiskcacheBackend(Backend):
                 if self._cache is None:
                     if not make and not os.path.exists(self._file):
                         return None
+                    # SQLite writes when it reads, so a store of another user is not even read.
+                    problem = Trust(self.root, self._folder, shared=False, advice=_ADVICE).refusal(write=True)
+                    if problem:
+                        raise OSError(problem)
                     make_folders(self._folder)
                     self._wait_for_others()
                     self._cache = diskcache.Cache(
@@ -198,6 +204,8 @@ class DiskcacheBackend(Backend):
     def _cause(self, error: Exception) -> str:
         if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
             return f"{error}; remove {self._file}"
+        if isinstance(error, OSError) and error.errno is None:
+            return str(error)
         return f"{error}; {self.root} must be a folder that this user can write, with room"
 
 

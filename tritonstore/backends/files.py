@@ -1,13 +1,12 @@
 """`file://`: one file per entry, `v1/<first two hex digits>/<digest>`, the only backend that writes files.
 
-A file gets its final name only when it is whole (temporary name beside it, then `os.replace`), so no reader
-needs a lock. Temporary names hold host, process id and a random part: folders are shared between hosts, where
-process ids repeat. Last use is the file's mtime, refreshed at most once an hour.
+A file gets its final name only when it is whole (temporary name beside it, then `os.replace`), so no reader needs a
+lock. Temporary names hold host, process id and a random part: folders are shared between hosts, where process ids
+repeat. Last use is the file's mtime, refreshed at most once an hour. Who may use the folder: see `trust`.
 
-Growth is bounded without any record of what is there: about one put in 256, chosen by the digest itself,
-cleans the shard that it wrote to down to its 256th part of the limits. Large entries clean more often. So a
-shard is expected to overshoot by an eighth of its part at most, no process scans at its start, and no two
-processes need to agree on anything.
+Growth is bounded without any record of what is there: about one put in 256, chosen by the digest itself, cleans the
+shard that it wrote to down to its 256th part of the limits. Large entries clean more often. So a shard is expected to
+overshoot by an eighth of its part at most, no process scans at its start, and none need to agree on anything.
 """
 
 from __future__ import annotations
@@ -21,11 +20,12 @@ import time
 from collections.abc import Iterator
 
 from tritonstore.backends.base import MAX_SIZE, Backend, Record, check_digest
-from tritonstore.backends.folders import make_folders, open_to_group, whose
+from tritonstore.backends.folders import TEMPORARY, make_folders, open_to_group, temporary_name
 from tritonstore.backends.leases import FileLease
+from tritonstore.backends.trust import Trust
 from tritonstore.errors import StoreError, StoreUnavailable
 
-__all__ = ["TEMPORARY", "FilesBackend"]
+__all__ = ["FilesBackend"]
 
 # A new entry format is a new folder: an old tool keeps its own, and nobody deletes what it cannot read.
 VERSION = "v1"
@@ -33,9 +33,7 @@ VERSION = "v1"
 _SHARDS = 256
 _HOUR = 3600.0
 _NAME = re.compile(r"[0-9a-f]{64}\Z")
-TEMPORARY = re.compile(r"\.[A-Za-z0-9-]{1,64}\.[0-9]{1,10}\.[0-9a-f]{16}\.tmp\Z")  # an unfinished put
 _SHARD_NAME = re.compile(r"[0-9a-f]{2}\Z")
-_HOST = re.sub(r"[^A-Za-z0-9-]", "-", os.uname().nodename)[:64] if hasattr(os, "uname") else ""
 
 # O_NONBLOCK: opening a FIFO that has no writer would wait for ever. O_NOFOLLOW: a link could lead elsewhere.
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -81,14 +79,15 @@ class FilesBackend(Backend):
         self._touch = touch
         self._shared = shared
         self._mode = 0o664 if shared else 0o600
-        self._trusted = shared
+        self._trust = Trust(root, self._base.rstrip(os.sep), shared=shared)
         self._locks_in_store = lock_folder is None
         self._locks = os.path.join(root, VERSION, "locks") if lock_folder is None else lock_folder
 
     def get(self, digest: str) -> bytes | None:
         check_digest(digest)
         path = f"{self._base}{digest[:2]}{os.sep}{digest}"
-        self._look_at_owner("get")
+        if digest[:2] not in self._trust.shards:
+            self._look("get", digest[:2])
         try:
             descriptor = os.open(path, _READ)
         except OSError as error:
@@ -96,16 +95,17 @@ class FilesBackend(Backend):
                 return None
             raise self._fault("get", error) from error
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_SIZE:
-                return None
-            data = _read(descriptor, found.st_size)
+            try:
+                found = os.fstat(descriptor)
+                if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_SIZE:
+                    return None
+                data = _read(descriptor, found.st_size)
+            finally:
+                os.close(descriptor)
         except OSError as error:
             raise self._fault("get", error) from error
-        finally:
-            os.close(descriptor)
         # Either direction: a file dated to the future (a wrong clock) would otherwise outlive every limit.
-        if self._touch and abs(time.time() - found.st_mtime) > _HOUR:
+        if self._touch and abs(time.time() - found.st_mtime) > _HOUR and self._trust.writes:
             with contextlib.suppress(OSError):  # a store that may only be read; its entries just look older
                 os.utime(path, follow_symlinks=False)
         return data
@@ -114,7 +114,7 @@ class FilesBackend(Backend):
         check_digest(digest)
         if len(data) > MAX_SIZE:
             raise StoreError(f"{self.url}: a value of {len(data)} bytes is beyond {MAX_SIZE}", self.url, "put")
-        self._look_at_owner("put")
+        self._look("put", digest[:2], write=True)
         try:
             try:
                 self._write(digest, data)
@@ -126,6 +126,7 @@ class FilesBackend(Backend):
 
     def delete(self, digest: str) -> bool:
         check_digest(digest)
+        self._look("delete", digest[:2], write=True)
         try:
             with self._opened(digest[:2]) as shard:
                 try:
@@ -141,6 +142,7 @@ class FilesBackend(Backend):
         return True
 
     def scan(self) -> Iterator[Record]:
+        self._look("scan")
         try:
             for shard in _names(self._base, _SHARD_NAME):
                 with (
@@ -158,8 +160,10 @@ class FilesBackend(Backend):
         except OSError as error:
             raise self._fault("scan", error) from error
 
-    def lease(self, digest: str) -> FileLease:
+    def lease(self, digest: str) -> FileLease | None:
         check_digest(digest)
+        if self._locks_in_store and not self._trust.writes:
+            return None
         # 256 lock files, shared by the digests of a shard and never unlinked: to unlink one would leave its
         # waiters with a lock on a file that the next worker does not find.
         inside, root = self._locks_in_store, self.root if self._locks_in_store else self._locks
@@ -184,17 +188,16 @@ class FilesBackend(Backend):
         finally:
             os.close(folder)
 
-    def _look_at_owner(self, operation: str) -> None:
-        verdict = "" if self._trusted else whose(self.root, self._base.rstrip(os.sep))  # once, when it is there
-        if verdict:
-            raise StoreUnavailable(f"{self.url}: {operation} failed: {verdict}", self.url, operation)
-        self._trusted = verdict is not None
+    def _look(self, operation: str, shard: str = "", *, write: bool = False) -> None:
+        problem = self._trust.refusal(shard, write=write)
+        if problem:
+            raise StoreUnavailable(f"{self.url}: {operation} failed: {problem}", self.url, operation)
 
     def _write(self, digest: str, data: bytes) -> None:
-        temporary = f".{_HOST or 'host'}.{os.getpid()}.{os.urandom(8).hex()}.tmp"
+        temporary = temporary_name()
         with self._opened(digest[:2]) as shard:
-            descriptor = os.open(temporary, _WRITE, self._mode, dir_fd=shard)
             try:
+                descriptor = os.open(temporary, _WRITE, self._mode, dir_fd=shard)
                 try:
                     if self._shared:
                         open_to_group(descriptor)
@@ -224,9 +227,7 @@ class FilesBackend(Backend):
         return int(digest[2:8], 16) < share * 0x1000000
 
     def _clean(self, shard: int, keep: str) -> None:
-        """Remove old temporary files, entries past their age, and the least recently used ones beyond the
-        shard's part.
-        """
+        """Remove old temporary files, entries past their age, and the least recently used beyond the shard's part."""
         now = time.time()
         entries: list[tuple[float, int, str]] = []
         total = 0
@@ -237,10 +238,10 @@ class FilesBackend(Backend):
                     if not stat.S_ISREG(found.st_mode):
                         continue
                     if TEMPORARY.match(file.name):
-                        if now - found.st_mtime > _HOUR:  # no live writer takes so long
+                        if abs(now - found.st_mtime) > _HOUR:  # no live writer takes so long
                             os.unlink(file.name, dir_fd=shard)
                     elif _NAME.match(file.name):
-                        if self._max_age and now - found.st_mtime > self._max_age and file.name != keep:
+                        if self._max_age and abs(now - found.st_mtime) > self._max_age and file.name != keep:
                             os.unlink(file.name, dir_fd=shard)
                         else:
                             entries.append((found.st_mtime, found.st_size, file.name))

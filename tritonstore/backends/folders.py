@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
+import re
 
-__all__ = ["make_folders", "open_to_group", "whose"]
+__all__ = ["TEMPORARY", "make_folders", "open_to_group", "temporary_name"]
+
+TEMPORARY = re.compile(r"\.[A-Za-z0-9-]{1,64}\.[0-9]{1,10}\.[0-9a-f]{16}\.tmp\Z")  # what is not finished
+_HOST = re.sub(r"[^A-Za-z0-9-]", "-", os.uname().nodename)[:64] if hasattr(os, "uname") else ""
 
 _GROUP_FOLDER = 0o2070  # setgid: what is made inside belongs to the folder's group, whoever makes it
 _GROUP_FILE = 0o060
-_ADVICE = "whoever can write there can make exports wrong; if that is meant, add shared=true to the URL"
 _AT_MOST = 0o664  # of a file: nobody outside the group may write, even at umask 0
+
+
+def temporary_name() -> str:
+    """A name that no other process makes: with the host, as process ids repeat on the hosts that share a folder."""
+    return f".{_HOST or 'host'}.{os.getpid()}.{os.urandom(8).hex()}.tmp"
 
 
 def make_folders(path: str, *, shared: bool = False, root: str = "") -> None:
@@ -29,31 +36,29 @@ def make_folders(path: str, *, shared: bool = False, root: str = "") -> None:
         inside = shared and (path == root or path.startswith(root + os.sep))
         # Another process was faster; or it is a file, and then the write says so.
         with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o775 if inside else 0o755 if shared else 0o700)
             if inside:
-                os.chmod(path, os.stat(path).st_mode & 0o7775 | _GROUP_FOLDER)
+                _make_for_group(path)
+            else:
+                os.mkdir(path, 0o755 if shared else 0o700)
+
+
+def _make_for_group(path: str) -> None:
+    """Make one folder that has the group's rights from its first moment on.
+
+    A process that died between mkdir and chmod would leave a folder that stays closed to the group for ever.
+    """
+    temporary = os.path.join(os.path.dirname(path), temporary_name())
+    try:
+        os.mkdir(temporary, 0o775)
+        os.chmod(temporary, os.stat(temporary).st_mode & 0o7775 | _GROUP_FOLDER)
+        os.rename(temporary, path)  # in place of an empty folder, too: who had opened that one tries once more
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.rmdir(temporary)
+        if not isinstance(error, OSError) or not os.path.isdir(path):  # else another process was faster
+            raise
 
 
 def open_to_group(descriptor: int) -> None:
     """Let the group read and write this file, whatever the umask; others get what the umask leaves them."""
     os.fchmod(descriptor, os.fstat(descriptor).st_mode & _AT_MOST | _GROUP_FILE)
-
-
-def whose(root: str, inside: str) -> str | None:
-    """Who else can write to the store at `root`, as words; empty if nobody but root; None if it is not there yet."""
-    for path in (root, inside):
-        try:
-            found = os.lstat(path)
-            owners = {found.st_uid}
-            if stat.S_ISLNK(found.st_mode):  # a link inside is refused where it is opened for writing
-                found = os.stat(path)
-                owners.add(found.st_uid)
-        except OSError:
-            return None  # or the operation itself says what is wrong
-        # In a sticky folder (as /tmp is) others can make what is inside but not replace it; its owner is looked at.
-        sticky = path == root and found.st_mode & stat.S_ISVTX
-        if owners - {os.geteuid(), 0}:
-            return f"{path} belongs to another user; {_ADVICE}"
-        if found.st_mode & stat.S_IWOTH and not sticky:
-            return f"{path} can be written by everybody (mode {stat.S_IMODE(found.st_mode):03o}); {_ADVICE}"
-    return ""

@@ -58,10 +58,20 @@ class FileLease:
                 make_folders(self._folder, shared=self._shared, root=self._root)
                 soft = self._may_be_remote and is_remote(self._folder)
                 self._lock = _new_lock(self._path, soft=soft, mode=0o660 if self._shared else 0o600)
-            self._lock.acquire(blocking=False)
+            try:
+                self._lock.acquire(blocking=False)
+            except PermissionError:
+                # Its maker died before it opened the file to the group, which would then be closed for ever.
+                if not self._shared or os.stat(self._path).st_mode & 0o060 == 0o060:
+                    raise
+                os.unlink(self._path)
+                self._lock.acquire(blocking=False)
         except Timeout:
             return False
-        except (OSError, RuntimeError, ValueError, TypeError) as error:  # the last two: a filelock too old
+        except OSError as error:
+            cause = f"{error.strerror or error} ({error.filename or self._path})"
+            raise StoreError(f"{self._url}: lease failed: {cause}", self._url, "lease") from error
+        except (RuntimeError, ValueError, TypeError) as error:  # the last two: a filelock too old
             raise StoreError(f"{self._url}: lease failed: {error}", self._url, "lease") from error
         self._owner = os.getpid()
         return True

@@ -130,19 +130,22 @@ def _cells(text: str) -> int:
 
 
 @contextmanager
-def progress(what: str, total: int | None = None) -> Iterator[Any]:
-    """Yield `step(n=1)` to call as work gets done; a bar on stderr appears after a second, on a terminal only."""
+def progress(what: str, total: float | None = None, *, cost: bool = False) -> Iterator[Any]:
+    """Yield `step(n=1)` to call as work gets done; a bar on stderr appears after a second, on a terminal only.
+
+    With `cost`, `total` and `n` are seconds that the work once took, and the bar tells the time left.
+    """
     if not is_terminal(sys.stderr):
         yield _no_step
         return
     to = _console(sys.stderr)
     started = time.monotonic()
-    done = 0
+    done = 0.0
     bar: Any = None
     task: Any = None
     last = started
 
-    def step(n: int = 1) -> None:
+    def step(n: float = 1) -> None:
         nonlocal done, bar, task, last
         done += n
         now = time.monotonic()
@@ -150,7 +153,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Any]:
             return
         last = now
         if bar is None and now - started >= _SLOW:
-            bar = _bar(to, total)
+            bar = _bar(to, total, cost)
             task = bar.add_task(what, total=total)
             bar.start()
         if bar is not None:
@@ -163,14 +166,24 @@ def progress(what: str, total: int | None = None) -> Iterator[Any]:
             bar.stop()
 
 
-def _no_step(n: int = 1) -> None:
+def _no_step(n: float = 1) -> None:
     """What `progress` yields where nobody looks."""
 
 
-def _bar(to: Console, total: int | None) -> Any:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+def _bar(to: Console, total: float | None, cost: bool) -> Any:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    counted = MofNCompleteColumn() if total is not None else TextColumn("{task.completed:,.0f}")
+    counted: ProgressColumn = MofNCompleteColumn() if total is not None else TextColumn("{task.completed:,.0f}")
+    if cost:
+        counted = TimeRemainingColumn()
     return Progress(
         TextColumn("{task.description}"), BarColumn(), counted, TimeElapsedColumn(), console=to, transient=True
     )

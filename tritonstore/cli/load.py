@@ -38,6 +38,7 @@ def command(source: str, url: str | None, partial: bool, max_size: int | None, d
     you trust to run code: entries hold no code, and wrong ones make wrong exports.
     """
     from tritonstore.maintenance.fetch import opened_bundle
+    from tritonstore.signing import keys_of
 
     shown = redact_url(source)
     with opened(url, write=not dry_run) as (settings, backends):
@@ -48,7 +49,7 @@ def command(source: str, url: str | None, partial: bool, max_size: int | None, d
                 progress("fetching") as fetched,
                 opened_bundle(source, 2 * limit + (1 << 20) if limit else 0, fetched) as file,
             ):
-                bundle = Bundle(file, limit)
+                bundle = Bundle(file, limit, keys_of(settings))
                 with progress("loading", 2 * len(bundle)) as step:
                     result = load(bundle, backends, partial=partial, dry_run=dry_run, step=step)
         except BundleError as error:

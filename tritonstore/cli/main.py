@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "clear": ("tritonstore.cli.clear", "Remove every entry."),
     "verify": ("tritonstore.cli.verify", "Check every entry for damage."),
     "doctor": ("tritonstore.cli.doctor", "Check this installation and its stores."),
+    "prewarm": ("tritonstore.cli.prewarm", "Answer recorded questions before an export asks them."),
     "save": ("tritonstore.cli.save", "Write entries to a bundle, one portable file."),
     "load": ("tritonstore.cli.load", "Put a bundle's entries into the store."),
     "completion": ("tritonstore.cli.completion", "Print the completion script of a shell."),

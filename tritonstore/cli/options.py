@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
@@ -16,8 +17,8 @@ from tritonstore.settings import Settings
 from tritonstore.values import parse_age, parse_size
 
 __all__ = [
-    *("AGE", "SIZE", "examples", "filter_options", "json_option", "opened", "say_if_missing", "settings_of"),
-    *("store_option", "yes_option"),
+    *("AGE", "SIZE", "examples", "filter_options", "jobs_option", "json_option", "opened", "path_option"),
+    *("say_if_missing", "search_path", "settings_of", "store_option", "yes_option"),
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -44,6 +45,12 @@ store_option = click.option(
     "--store", "url", metavar="URL", help="The store; several with commas are tiers. [default: TRITONSTORE_URL]"
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+jobs_option = click.option(
+    "--jobs", "-j", type=click.IntRange(1), metavar="N", help="Processes. [default: one for each CPU]"
+)
+path_option = click.option(
+    "--path", type=click.Path(), metavar="FOLDER", multiple=True, help="Import kernels from here, too."
+)
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
@@ -61,6 +68,11 @@ def filter_options(function: _F) -> _F:
     ):
         function = click.option(f"--{name}", f"{name}s", metavar="PATTERN", multiple=True, help=what)(function)
     return function
+
+
+def search_path(folders: Iterable[str]) -> list[str]:
+    """The sys.path of processes that import kernels: as for `python -m`, the current folder comes first."""
+    return list(dict.fromkeys([*map(os.path.abspath, folders), os.getcwd(), *filter(None, sys.path)]))
 
 
 def settings_of(url: str | None, **overrides: Any) -> Settings:
@@ -81,7 +93,7 @@ def opened(url: str | None, *, write: bool = False) -> Iterator[tuple[Settings, 
     if write and settings.mode in ("readonly", "off"):
         origin = settings.origins["mode"]
         raise SettingsError(f"mode = {settings.mode} (from {origin}): the store may not be changed", "mode", origin)
-    tiers = open_backends(settings, write=write)
+    tiers = open_backends(settings)
     backends = [each for each in tiers if each.url != "memory:" and (not write or each.writes != "none")]
     if not backends:
         origin = settings.origins["urls"]

@@ -12,8 +12,9 @@ from tritonstore.cli.console import complain, count, note, progress, say, say_js
 from tritonstore.cli.options import examples, filter_options, json_option, opened, store_option
 from tritonstore.errors import FormatError, TritonStoreError
 from tritonstore.maintenance.bundle import write
-from tritonstore.maintenance.inventory import Filter, check
+from tritonstore.maintenance.inventory import Filter, check, patient
 from tritonstore.settings import Settings
+from tritonstore.signing import Keys, keys_of
 from tritonstore.store import WRITER
 
 __all__ = ["command"]
@@ -44,14 +45,15 @@ def command(
 ) -> int:
     """Write entries to FILE, a bundle that `tritonstore load` reads on any machine, under any path and user.
 
-    FILE appears whole or not at all, and an older FILE stays until then. Damaged entries are left out.
+    FILE appears whole or not at all, and an older FILE stays until then. Damaged entries are left out, and so are those
+    that are not signed where TRITONSTORE_HMAC_KEY_FILE is set.
     """
     only = Filter(kernels, toolchains, targets)
     damaged: list[str] = []
     with opened(url) as (settings, backends):
         wanted = None if run_id is None else _digests_of(settings, run_id)
         with progress("saving") as step:
-            chosen = _chosen(backends, wanted, only, damaged, step)
+            chosen = _chosen(backends, wanted, only, damaged, step, keys_of(settings))
             try:
                 written = write(file, chosen, WRITER)
             except OSError as error:
@@ -85,19 +87,21 @@ def _chosen(
     only: Filter,
     damaged: list[str],
     step: Callable[[], object],
+    signing: Keys | None,
 ) -> Iterator[tuple[str, bytes]]:
     """(digest, data) of each entry that is meant, once, from the nearest tier that holds it sound."""
     seen: set[str] = set()
     bad: set[str] = set()
     for backend in backends:
+        get = patient(backend)
         digests = (record.digest for record in backend.scan()) if wanted is None else iter(wanted)
         for digest in digests:
             step()
-            data = None if digest in seen else backend.get(digest)
-            if data is None:
-                continue
             try:
-                entry = check(digest, data)
+                data = None if digest in seen else get(digest)
+                if data is None:
+                    continue
+                entry = check(digest, data, signing)
             except FormatError:
                 bad.add(digest)
                 continue

@@ -6,9 +6,11 @@
     filestat    digests of files, remembered by inode
     members     what one object of Triton's front end is, and whether it is Triton's
     integrity   is the Triton in memory the one on disk?
+    versions    was a dict changed since it was last looked at?
     watch       a cheap proof that what was read is unchanged
     scope       how a function's names would be resolved
     toolchain, target, ops, arguments, code     the five parts
+    reader      the arguments of a call that was seen before, in short
     call        puts them together
     describe    the code part in plain data, for diff
     diff, diff_code, words     what differs between two described keys, in words

@@ -23,7 +23,7 @@ from tritonstore.errors import Bypass
 from tritonstore.keys.values import Token, value_token
 
 # Triton's names of pointers by element type (triton._utils.type_canonicalisation_dict).
-_ELEMENTS: dict[torch.dtype, str] = {
+ELEMENTS: dict[torch.dtype, str] = {
     torch.uint8: "*u8",
     torch.int8: "*i8",
     torch.int16: "*i16",
@@ -55,35 +55,35 @@ def _nested_code() -> Iterator[types.CodeType]:
 
 # torch 2.13 analyses a bool tensor as a uint8 tensor, 2.11 does not.
 _BOOL_IS_UINT8 = any("*u8" in code.co_consts and ("*i1", "*u1") in code.co_consts for code in _nested_code())
-_ELEMENTS[torch.bool] = "*u8" if _BOOL_IS_UINT8 else "*i1"
+ELEMENTS[torch.bool] = "*u8" if _BOOL_IS_UINT8 else "*i1"
 
 # torch 2.11 makes every argument that is not a tensor a constant of the kernel, 2.13 only those that Triton's own
 # launch makes one. A PyTorch that we do not know is treated as the former: too many keys, never a wrong one.
-_SCALARS_BY_TYPE = any(code.co_name == "_is_constexpr_or_none" for code in _nested_code())
+SCALARS_BY_TYPE = any(code.co_name == "_is_constexpr_or_none" for code in _nested_code())
 
-_POINTERS: dict[torch.dtype, Token] = {dtype: ("pointer", name) for dtype, name in _ELEMENTS.items()}
+_POINTERS: dict[torch.dtype, Token] = {dtype: ("pointer", name) for dtype, name in ELEMENTS.items()}
 
-_SYMBOL, _TENSOR, _STAND_IN, _OTHER = "symbol", "tensor", "stand-in", "other"
+SYMBOL, TENSOR, STAND_IN, OTHER = "symbol", "tensor", "stand-in", "other"
 _kinds: dict[type, str] = {}
 _SYMBOL_VALUE = 2
 """What PyTorch puts in the place of every symbolic number (generate_ttir)."""
 
 
-def _kind(argument: Any) -> str:
+def kind_of(argument: Any) -> str:
     """How PyTorch treats arguments of this type; worked out once per type."""
     kind = type(argument)
     found = _kinds.get(kind)
     if found is None:
         if issubclass(kind, (torch.SymInt, torch.SymFloat, torch.SymBool, sympy.Expr)):
-            found = _SYMBOL
+            found = SYMBOL
         elif kind is FakeTensor or kind is _tensor_box():
             # PyTorch makes a tensor of the same element type in its place.
-            found = _STAND_IN
+            found = STAND_IN
         elif kind in (torch.Tensor, torch.nn.Parameter):
-            found = _TENSOR
+            found = TENSOR
         else:
-            found = _OTHER
-        if found != _OTHER or kind.__module__ != "torch._inductor.ir":
+            found = OTHER
+        if found != OTHER or kind.__module__ != "torch._inductor.ir":
             _kinds[kind] = found
     return found
 
@@ -180,17 +180,17 @@ def argument_tokens(
         except KeyError:
             raise _wrong_names(kernel, arguments) from None
         kind = type(value)
-        if metadata and _is_stable(metadata.get(name)) and _kind(value) != _SYMBOL:
+        if metadata and _is_stable(metadata.get(name)) and kind_of(value) != SYMBOL:
             raise Bypass("tma", f"{name} is a host-side TMA descriptor, whose answer depends on the machine")
         if parameter.is_constexpr:
-            if kind is not int and _kind(value) == _SYMBOL:
+            if kind is not int and kind_of(value) == SYMBOL:
                 value = _SYMBOL_VALUE
             tokens.append(("constexpr", value_token(value, jit_token)))
         elif kind is FakeTensor:
             tokens.append(_pointer(name, value))
         else:
             token = _scalar_or_tensor(name, value, kind)
-            if not _SCALARS_BY_TYPE and token[0] != "pointer":
+            if not SCALARS_BY_TYPE and token[0] != "pointer":
                 token = _constant(parameter, value)
             tokens.append(token)
     return tokens
@@ -198,7 +198,7 @@ def argument_tokens(
 
 def _constant(parameter: Any, value: Any) -> Token:
     """The token of a scalar whose value PyTorch hands to the kernel as a constant."""
-    held = value_token(_SYMBOL_VALUE if _kind(value) == _SYMBOL else value)
+    held = value_token(_SYMBOL_VALUE if kind_of(value) == SYMBOL else value)
     # Triton's hints about the number (divisible by 16) go with the constant, and can make generation fail.
     hints = (bool(parameter.do_not_specialize), bool(parameter.do_not_specialize_on_alignment), parameter.is_const)
     return ("constant", held, *hints)
@@ -219,12 +219,12 @@ def _scalar_or_tensor(name: str, value: Any, kind: type) -> Token:
         return _NONE
     if kind is bool:
         return _I1
-    family = _kind(value)
-    if family == _SYMBOL:
+    family = kind_of(value)
+    if family == SYMBOL:
         return _I32
-    if family == _STAND_IN:
+    if family == STAND_IN:
         return _pointer(name, value)
-    if family == _TENSOR:
+    if family == TENSOR:
         try:
             value.data_ptr()
         except Exception as error:

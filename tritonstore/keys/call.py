@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -9,8 +10,8 @@ from triton.runtime.jit import JITFunction
 
 from tritonstore.errors import Bypass
 from tritonstore.keys.arguments import argument_tokens, effective, overridden, popped, tensor_flags, unwrap
-from tritonstore.keys.code import LEGAL_NAME, CodeRecord, code_record
-from tritonstore.keys.describe import describe_node, listed
+from tritonstore.keys.code import LEGAL_NAME, CodeRecord, code_record, kept_record
+from tritonstore.keys.describe import listed
 from tritonstore.keys.encoding import key_digest, part_digest
 from tritonstore.keys.integrity import snapshot
 from tritonstore.keys.members import own_object
@@ -58,13 +59,16 @@ class CallKey:
         self.digest = key_digest(self.parts)
 
     def describe(self, parts: Collection[str] = PARTS) -> dict[str, Any]:
-        """What these parts say, as plain data: enough to explain a difference and to ask the question again."""
+        """What these parts say, as plain data: enough to explain a difference and to ask the question again.
+
+        Keys of one kernel share the description of its code, so nobody may change it.
+        """
         say: dict[str, Callable[[], Any]] = {
             "toolchain": lambda: listed(self._toolchain.detail),
             "target": lambda: listed(self._target.detail),
             "ops": lambda: ops_detail(self.parts["ops"]),
             "arguments": lambda: listed(self._arguments),
-            "code": lambda: [describe_node(*each) for each in self._code],
+            "code": self._code.described,
         }
         return {"kernel": list(self.kernel), **{part: say[part]() for part in PARTS if part in parts}}
 
@@ -94,6 +98,16 @@ def _call_key(kernel: Any, kwargs: dict[str, Any], metadata: dict[str, Any] | No
     compiler = toolchain(memory)
     ops = ops_digest()
     given = effective(function, kwargs, config, target.option_names)
+    replaced = overridden(kwargs, config)
+
+    # What was asked before, in the short way: a valid record, and arguments that give the tokens of an earlier call.
+    record = kept_record(function)
+    short = None if record is None or metadata else record.reader.read(given)
+    if record is not None and short is not None:
+        _check_names(kernel, record)
+        key: CallKey | None = record.keys.get((compiler, target, ops, short, replaced))
+        if key is not None:
+            return key
 
     functions: list[Any] = []
 
@@ -109,35 +123,47 @@ def _call_key(kernel: Any, kwargs: dict[str, Any], metadata: dict[str, Any] | No
         return ("jit", len(functions))
 
     tokens = argument_tokens(function, given, metadata, jit_token)
-    replaced = overridden(kwargs, config)
-    record = code_record(function, tuple(functions))
-    _check_name(kernel, function)
-    for reached in record.functions:
-        # Triton's hash of a helper, once failed, leaves a placeholder and then passes: the answer would depend on
-        # how often it was asked.
-        if type(reached.hash) is str and reached.hash.startswith("recursion:"):
-            raise Bypass("helper-hash", f"Triton could not hash {reached.__name__}, and fails or passes by turns")
-
+    if record is None or functions:
+        record = code_record(function, tuple(functions))
+    _check_names(kernel, record)
     slot = (compiler, target, ops, tuple(tokens), replaced)
-    key: CallKey | None = record.keys.get(slot)
+    key = record.keys.get(slot)
     if key is None:
         if snapshot(deep=True).digest != memory.digest:
             return _call_key(kernel, kwargs, metadata)
         flags = tensor_flags(tokens, replaced, function.arg_names)
         arguments = tuple(zip(function.arg_names, tokens, flags, strict=True))
         key = CallKey(function, compiler, target, ops, arguments, record)
-        if len(record.keys) >= _MAX_KEYS:
-            record.keys.clear()
-        record.keys[slot] = key
+        _keep(record, slot, key)
+    if short is not None:
+        _keep(record, (compiler, target, ops, short, replaced), key)
     return key
 
 
-def _check_name(kernel: Any, function: Any) -> None:
+def _keep(record: CodeRecord, slot: Any, key: CallKey) -> None:
+    if len(record.keys) >= _MAX_KEYS:
+        record.keys.clear()
+    record.keys[slot] = key
+
+
+def _check_names(kernel: Any, record: CodeRecord) -> None:
     """PyTorch fails where the kernel's ``__name__`` is not part of its name in the TTIR."""
-    written = function._fn_name.rpartition(".")[2]
+    written = record.functions[0]._fn_name
     inner = kernel.fn.__name__
-    if not LEGAL_NAME.match(written) or inner not in written:
+    if not _is_part(inner, written):
         raise Bypass("name", f"the kernel's name {inner!r} is not part of its generated name {written!r}")
+    for reached in record.functions:
+        # Triton's hash of a helper, once failed, leaves a placeholder and then passes: the answer would depend on
+        # how often it was asked.
+        held = reached.hash
+        if type(held) is str and held.startswith("recursion:"):
+            raise Bypass("helper-hash", f"Triton could not hash {reached.__name__}, and fails or passes by turns")
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_part(inner: str, written: str) -> bool:
+    name = written.rpartition(".")[2]
+    return bool(LEGAL_NAME.match(name)) and inner in name
 
 
 def popped_options(kernel: Any, kwargs: dict[str, Any]) -> tuple[str, ...]:
@@ -146,7 +172,7 @@ def popped_options(kernel: Any, kwargs: dict[str, Any]) -> tuple[str, ...]:
     An Autotuner with configurations gets a merged copy, so the caller's dict stays. Raises Bypass as `call_key`.
     """
     function, config = unwrap(kernel)
-    if type(kernel) is not JITFunction and config is not None:
+    if (type(kernel) is not JITFunction and config is not None) or kwargs.keys() <= set(function.arg_names):
         return ()
     return popped(function, kwargs, target_part().option_names)
 

@@ -20,10 +20,11 @@ from typing import Any
 from triton.runtime.jit import JITCallable, JITFunction, get_full_name
 
 from tritonstore.errors import Bypass
-from tritonstore.keys.describe import NamedNode
+from tritonstore.keys.describe import NamedNode, Nodes
 from tritonstore.keys.encoding import part_digest
 from tritonstore.keys.integrity import WATCHED
 from tritonstore.keys.members import own_object
+from tritonstore.keys.reader import Reader
 from tritonstore.keys.scope import Scope
 from tritonstore.keys.syntax import read_source
 from tritonstore.keys.values import Token, value_token
@@ -38,14 +39,15 @@ _STUBS = "triton.language.extra.libdevice"
 class CodeRecord:
     """The CODE part for one kernel and the JITFunctions among its arguments."""
 
-    __slots__ = ("digest", "functions", "keys", "nodes", "watch")
+    __slots__ = ("digest", "functions", "keys", "nodes", "reader", "watch")
 
     def __init__(self, functions: tuple[Any, ...], nodes: tuple[NamedNode, ...], digest: str, watch: Watch):
         self.functions = functions
-        self.nodes = nodes
+        self.nodes = Nodes(nodes)
         self.digest = digest
         self.watch = watch
         self.keys: dict[Any, Any] = {}
+        self.reader = Reader(functions[0].params)
 
     def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
         # A kernel that is pickled or copied must not drag the module globals that we watch along with it.
@@ -66,22 +68,29 @@ def _nothing() -> None:
     return None
 
 
-def code_record(kernel: Any, arguments: tuple[Any, ...]) -> CodeRecord:
-    """The valid record of a kernel with the JITFunctions handed to it as constexpr arguments. Raises Bypass."""
+def kept_record(kernel: Any, arguments: tuple[Any, ...] = ()) -> CodeRecord | None:
+    """The record of a kernel with these JITFunctions, if there is one and it is still valid."""
     # Kept on the kernel itself: a table keyed by the kernel would call its __hash__, which computes Triton's
     # stateful cache_key, and a global table would keep every kernel that a notebook ever defined alive.
     records = kernel.__dict__.get(_SLOT)
-    slot = tuple(map(id, arguments))
-    if records is not None:
-        record: CodeRecord | None = records.get(slot)
-        # A shallow copy of a kernel shares this very dict with it, and may differ in its source.
-        if record is not None and record.functions[0] is kernel and record.watch.holds():
-            return record
+    if records is None:
+        return None
+    record: CodeRecord | None = records.get(tuple(map(id, arguments)))
+    # A shallow copy of a kernel shares this very dict with it, and may differ in its source.
+    return record if record is not None and record.functions[0] is kernel and record.watch.holds() else None
+
+
+def code_record(kernel: Any, arguments: tuple[Any, ...]) -> CodeRecord:
+    """The valid record of a kernel with the JITFunctions handed to it as constexpr arguments. Raises Bypass."""
+    record = kept_record(kernel, arguments)
+    if record is not None:
+        return record
     record = _build(kernel, arguments)
+    records = kernel.__dict__.get(_SLOT)
     if records is None or len(records) >= _MAX_RECORDS or any(_foreign(r, kernel) for r in records.values()):
         records = {}
         kernel.__dict__[_SLOT] = records
-    records[slot] = record
+    records[tuple(map(id, arguments))] = record
     return record
 
 

@@ -24,6 +24,22 @@ _MAX_TOKEN, _MAX_DEPTH = 512, 6
 """Bytes and nesting of a name's value that is kept as it is; a larger one is kept as its digest."""
 
 
+class Nodes:
+    """The nodes of one CODE part, described when somebody asks, once."""
+
+    __slots__ = ("_described", "named")
+
+    def __init__(self, named: tuple[NamedNode, ...]) -> None:
+        self.named = named
+        self._described: list[dict[str, Any]] | None = None
+
+    def described(self) -> list[dict[str, Any]]:
+        """One description a function; the same objects each time, so not to be changed."""
+        if self._described is None:
+            self._described = [describe_node(*each) for each in self.named]
+        return self._described
+
+
 def describe_node(full_name: str, closure: tuple[str, ...], node: tuple[Any, ...]) -> dict[str, Any]:
     """One function of a CODE part as plain data.
 

@@ -30,15 +30,15 @@ def encode(value: Any) -> bytes:
 
 def _encode(value: Any, out: list[bytes]) -> None:
     kind = type(value)
-    if kind is str:
-        # Surrogates are legal in Python source; refusing them would turn such a kernel into an error.
-        data = value.encode("utf-8", "surrogatepass")
-        out.append(b"S%d:" % len(data))
-        out.append(data)
-    elif kind is tuple or kind is list:
+    if kind is tuple or kind is list:
         out.append(b"L%d:" % len(value))
         for item in value:
-            _encode(item, out)
+            if type(item) is str:  # most items are, and a call for each would be most of the work
+                out.append(_text(item))
+            else:
+                _encode(item, out)
+    elif kind is str:
+        out.append(_text(value))
     elif kind is bool:
         out.append(b"T" if value else b"F")
     elif kind is int:
@@ -55,6 +55,12 @@ def _encode(value: Any, out: list[bytes]) -> None:
         out.append(value)
     else:
         raise TypeError(f"a key record holds a {kind.__module__}.{kind.__qualname__}")
+
+
+def _text(value: str) -> bytes:
+    # Surrogates are legal in Python source; refusing them would turn such a kernel into an error.
+    data = value.encode("utf-8", "surrogatepass")
+    return b"S%d:%b" % (len(data), data)
 
 
 def part_digest(name: str, record: Any) -> str:

@@ -11,18 +11,20 @@ import contextlib
 import hashlib
 import os
 import stat
-import tempfile
 import time
 
 import msgpack
 
 import tritonstore
+from tritonstore.backends.folders import make_folders
 from tritonstore.settings import Settings
 
 _VERSION = 1
 _MAX_FILES = 4096
 _MAX_BYTES = 4 << 20
 _STILL_NS = 3_000_000_000
+_TEMPORARY = ".file-digests-"
+_HOUR = 3600.0
 
 Identity = tuple[int, int, int, int, int]
 
@@ -86,9 +88,10 @@ class FileDigests:
         data = hashlib.sha256(body).digest() + body
         folder = os.path.dirname(self._path)
         with contextlib.suppress(OSError):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            descriptor, temporary = tempfile.mkstemp(prefix=".file-digests-", dir=folder)
+            make_folders(folder)
+            temporary = os.path.join(folder, f"{_TEMPORARY}{os.urandom(8).hex()}")
             try:
+                descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
                 with open(descriptor, "wb") as file:
                     file.write(data)
                 os.replace(temporary, self._path)
@@ -96,6 +99,16 @@ class FileDigests:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
                 raise
+            _sweep(folder)
+
+
+def _sweep(folder: str) -> None:
+    """Remove what processes that were killed in `save` have left. Raises OSError."""
+    now = time.time()
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if name.startswith(_TEMPORARY) and abs(now - os.lstat(path).st_mtime) > _HOUR:
+            os.unlink(path)
 
 
 def _identity(status: os.stat_result) -> Identity:

@@ -4,7 +4,7 @@ Libraries patch Triton at run time (a tensor method, ``tl.load``, a semantic rul
 changing a file. So every function, class and plain constant in the modules that code generation runs through is
 identified by where it was defined; what comes from elsewhere makes every call bypass the store, and what Triton itself
 holds in another arrangement (an alias moved, a constant changed) gives another digest. After the first look, each call
-only compares the namespaces with a copy: about ten microseconds.
+only asks whether a namespace was changed (``versions``), and compares them with a copy where one was.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import types
+from itertools import chain
 from typing import Any
 
 import torch._higher_order_ops.triton_kernel_wrap as analysis
@@ -35,6 +36,7 @@ import triton.runtime.jit
 from tritonstore.errors import Bypass
 from tritonstore.keys.encoding import encode, part_digest
 from tritonstore.keys.members import TRITON_ROOT, functions_of, is_kind, member
+from tritonstore.keys.versions import Versions
 
 _OWN_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ANALYSIS_FILE = os.path.abspath(analysis.__file__)
@@ -117,8 +119,11 @@ class Snapshot:
                     identity = self._table(f"{place}.{name}", value)
                 if identity is not None:
                     members.append((f"{place}.{name}", identity))
-        self.insides = [(each, each.__code__, each.__defaults__, each.__kwdefaults__) for each in functions]
+        self.functions = list({id(each): each for each in functions}.values())
+        self.insides = [_inside(each) for each in self.functions]
         self.digest = part_digest("triton-in-memory", members)
+        self._lists = [(live, copy) for live, copy in self.copies if is_kind(live, list)]
+        self._versions = Versions([vars(analysis), *(live for live, _ in self.copies if not is_kind(live, list))])
 
     def _table(self, place: str, table: Any) -> Any:
         """A dict or list that code generation goes by can change without its name moving."""
@@ -130,23 +135,28 @@ class Snapshot:
 
     def inside_holds(self) -> bool:
         """Whether no function was given other code or defaults in place. Asked once for each key."""
-        return all(
-            each.__code__ is code and each.__defaults__ is defaults and each.__kwdefaults__ is keywords
-            for each, code, defaults, keywords in self.insides
-        )
+        now = chain.from_iterable(map(_inside, self.functions))
+        return all(map(operator.is_, now, chain.from_iterable(self.insides)))
 
     def holds(self) -> bool:
-        if not all(map(operator.is_, map(vars(analysis).get, _ANALYSIS), self.analysis)):
-            return False
+        """Whether nothing was set, removed or replaced in the namespaces and tables."""
+        now = self._versions.now()
         try:
+            if self._versions.known(now):
+                return all(live == copy for live, copy in self._lists)
+            if not all(map(operator.is_, map(vars(analysis).get, _ANALYSIS), self.analysis)):
+                return False
             for live, copy in self.copies:
                 if live != copy:
                     return False
         except Exception:
             # A patched-in object whose comparison fails has changed the namespace all the same.
             return False
+        self._versions.keep(now)
         return True
 
+
+_inside = operator.attrgetter("__code__", "__defaults__", "__kwdefaults__")
 
 _snapshot: Snapshot | None = None
 

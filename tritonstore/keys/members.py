@@ -5,7 +5,6 @@ The files are in the toolchain's digest, so a line of one of them is as good as 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
@@ -36,6 +35,9 @@ def member(place: str, value: Any) -> Any:
 
     Raises Bypass("patched") for a class or callable that neither Triton nor the standard library defines.
     """
+    kind = type(value)
+    if kind is types.FunctionType:  # nine of ten, so first
+        return _function(place, value)
     if is_kind(value, (staticmethod, classmethod)):
         return (type(value).__name__, member(place, value.__func__))
     if is_kind(value, property):
@@ -76,8 +78,9 @@ def _function(place: str, function: types.FunctionType) -> Any:
     if where is None:
         raise Bypass("patched", f"{place} is a function of {code.co_filename}, which is not Triton's")
     inner = [member(place, value) for value in _enclosed(function)]
-    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-    inner.extend(member(place, value) for value in defaults)
+    if function.__defaults__ or function.__kwdefaults__:
+        defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        inner.extend([member(place, value) for value in defaults])
     line = code.co_firstlineno if where != "standard" else 0
     # One text for each of a thousand functions: encoding five atoms each would take most of this module's time.
     text = f"function\0{where}\0{line}\0{function.__module__}\0{function.__qualname__}"
@@ -101,9 +104,12 @@ def _enclosed(function: types.FunctionType) -> list[Any]:
     """The callables in a function's closure: Triton's builtins share one wrapper and differ by these."""
     found = []
     for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):
-            if callable(cell.cell_contents):
-                found.append(cell.cell_contents)
+        try:
+            held = cell.cell_contents
+        except ValueError:  # it has none yet
+            continue
+        if callable(held):
+            found.append(held)
     return found
 
 

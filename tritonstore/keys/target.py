@@ -22,6 +22,7 @@ from tritonstore.errors import Bypass
 from tritonstore.keys.encoding import part_digest
 from tritonstore.keys.members import TRITON_ROOT
 from tritonstore.keys.values import Token, value_token
+from tritonstore.keys.versions import Versions
 
 _mode_depth: Callable[[], int] = torch._C._len_torch_function_stack
 
@@ -39,37 +40,41 @@ class TargetPart:
 class _Memo:
     """The parts worked out so far under one state of environment and knobs."""
 
-    def __init__(self) -> None:
-        self.environment: Any = None
-        self.live: list[dict[str, Any]] = []
-        self.knobs: list[dict[str, Any]] = []
+    def __init__(self, environment: Any) -> None:
+        self._live_environment = environment
+        self._live_knobs = _knob_states()
+        self._environment = dict(environment)
+        self._knobs = [dict(state) for state in self._live_knobs]
+        self._versions = Versions([environment, *self._live_knobs])
         self.parts: dict[Any, TargetPart] = {}
 
-    def holds(self) -> bool:
-        if _environment() != self.environment:
+    def holds(self, environment: Any) -> bool:
+        if environment is not self._live_environment:
             return False
-        return all(map(operator.eq, self.live, self.knobs))
+        now = self._versions.now()
+        if self._versions.known(now):
+            return True
+        if environment != self._environment or not all(map(operator.eq, self._live_knobs, self._knobs)):
+            return False
+        self._versions.keep(now)
+        return True
 
 
 def _environment() -> Any:
-    # os.environ's own dictionary: comparing it takes a microsecond, going through os.environ decodes every variable.
+    # os.environ's own dictionary: going through os.environ decodes every variable.
     data = getattr(os.environ, "_data", None)
     return os.environ if data is None else data
 
 
-_memo = _Memo()
+_memo: _Memo | None = None
 
 
 def target_part() -> TargetPart:
     """The TARGET part as PyTorch would see it now. Raises Bypass: no-target, backend, interpret, plugins, …"""
     global _memo
-    memo = _memo
-    if not memo.holds():
-        memo = _Memo()
-        memo.environment = dict(_environment())
-        memo.live = _knob_states()
-        memo.knobs = [dict(state) for state in memo.live]
-        _memo = memo
+    memo, environment = _memo, _environment()
+    if memo is None or not memo.holds(environment):
+        memo = _memo = _Memo(environment)
     try:
         target = triton.runtime.driver.active.get_current_target()
     except Exception as error:

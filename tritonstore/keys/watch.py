@@ -2,7 +2,7 @@
 
 Reading is by identity: the watch holds the objects, so an equal identity is the same object, and a new object under an
 old name is always noticed. ``==`` would not do: a ``tl.constexpr`` answers it with another constexpr, a tensor with a
-tensor, and 1 == True.
+tensor, and 1 == True. What stands in a dict is only looked at again where the dict was changed (``versions``).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from triton.runtime.jit import JITFunction
 from tritonstore.errors import Bypass
 from tritonstore.keys.members import replaceable
 from tritonstore.keys.values import Token, is_frozen, value_token
+from tritonstore.keys.versions import Versions
 
 ABSENT: Any = type("_Absent", (), {"__repr__": lambda self: "<absent>"})()
 
@@ -26,18 +27,28 @@ ABSENT: Any = type("_Absent", (), {"__repr__": lambda self: "<absent>"})()
 class Watch:
     """What one record depends on. Filled while the record is built; ``holds()`` afterwards."""
 
-    __slots__ = ("_cells", "_checks", "_flags", "_functions", "_hints", "_insides", "_items", "_modules", "_seen")
+    __slots__ = (
+        *("_attributes", "_cells", "_checks", "_flags", "_functions", "_hints", "_items", "_kinds", "_lists"),
+        *("_marked", "_modules", "_namespaces", "_seen", "_versions"),
+    )
 
     def __init__(self) -> None:
+        # In dicts: the module globals, and what JITFunctions and parameters hold themselves.
+        self._namespaces: list[dict[str, Any]] = []
         self._items: list[tuple[Callable[..., Any], str, Any]] = []
-        self._cells: list[tuple[Any, Any]] = []
-        self._checks: list[Callable[[], bool]] = []
-        self._functions: list[tuple[Any, tuple[Any, ...], list[Any], list[str]]] = []
+        self._functions: list[tuple[Any, tuple[Any, ...]]] = []
         self._flags: list[tuple[Any, Any]] = []
         self._hints: list[tuple[Any, tuple[Any, ...]]] = []
+        # Elsewhere, so looked at on each call.
+        self._kinds: tuple[list[Any], list[type]] = ([], [])
+        self._lists: list[tuple[list[Any], list[Any]]] = []
+        self._attributes: tuple[list[Any], list[str], list[Any]] = ([], [], [])
+        self._cells: list[tuple[Any, Any]] = []
+        self._checks: list[Callable[[], bool]] = []
         self._modules: list[types.ModuleType] = []
-        self._insides: list[tuple[Any, str, Any]] = []
         self._seen: set[tuple[int, str]] = set()
+        self._marked: set[tuple[int, str, int]] = set()
+        self._versions: Versions | None = None
 
     def item(self, namespace: dict[str, Any], name: str, value: Any) -> None:
         """``namespace[name]`` is ``value`` (ABSENT: has no such name)."""
@@ -45,6 +56,7 @@ class Watch:
         if mark not in self._seen:
             self._seen.add(mark)
             self._items.append((namespace.get, name, value))
+            self._namespaces.append(namespace)
 
     def cell(self, cell: types.CellType, value: Any) -> None:
         """A closure cell still holds ``value``."""
@@ -85,66 +97,100 @@ class Watch:
 
     def inside(self, own: Any) -> None:
         """One of Triton's own objects still has the code and text that it had."""
-        self._insides.extend(replaceable(own))
+        for owner, attribute, value in replaceable(own):
+            self._attribute(owner, attribute, value)
+
+    def _attribute(self, owner: Any, attribute: str, value: Any) -> None:
+        mark = (id(owner), attribute, id(value))
+        if mark not in self._marked:
+            self._marked.add(mark)
+            for column, each in zip(self._attributes, (owner, attribute, value), strict=True):
+                column.append(each)
+
+    def _kind(self, owner: Any) -> None:
+        self._kinds[0].append(owner)
+        self._kinds[1].append(type(owner))
 
     def function(self, function: Any) -> None:
         """A JITFunction still has the source, parameters and flags that were read."""
-        self._functions.append((function, _state(function), list(function.params), list(function.arg_names)))
+        self._functions.append((function, _state(function)))
         self._flags.append((function, getattr(function, _MUST_USE, False)))
+        self._namespaces.append(vars(function))
+        self._kind(function)
+        for attribute in _OF_PYTHON:
+            self._attribute(function.fn, attribute, getattr(function.fn, attribute))
+        self._lists += [(each, list(each)) for each in (function.params, function.arg_names)]
         for parameter in function.params:
             self._hints.append((parameter, _hints(parameter)))
+            self._namespaces.append(vars(parameter))
+            self._kind(parameter)
 
     def holds(self) -> bool:
         """Whether all of it is unchanged. Raises nothing: what cannot be compared has changed."""
+        versions = self._versions
+        if versions is None:
+            versions = self._versions = Versions(self._namespaces)
+        now = versions.now()
+        try:
+            if not versions.known(now):
+                if not self._dicts_hold():
+                    return False
+                versions.keep(now)
+            return self._others_hold()
+        except Exception:
+            return False
+
+    def _dicts_hold(self) -> bool:
         for get, name, value in self._items:
             if get(name, ABSENT) is not value:
                 return False
-        try:
-            for function, state, parameters, names in self._functions:
-                if function.params != parameters or function.arg_names != names:
-                    return False
-                if not _identical(_state(function), state) or not OVERRIDES.isdisjoint(function.__dict__):
-                    return False
-            for function, must_use in self._flags:
-                if type(function) is not JITFunction:
-                    return False
-                if getattr(function, _MUST_USE, False) is not must_use:
-                    return False
-            for parameter, hints in self._hints:
-                if not _identical(_hints(parameter), hints):
-                    return False
-            for module in self._modules:
-                if type(module) is not types.ModuleType:
-                    return False
-            for own, attribute, value in self._insides:
-                if getattr(own, attribute) is not value:
-                    return False
-            for cell, value in self._cells:
-                if cell.cell_contents is not value:
-                    return False
-            for check in self._checks:
-                if not check():
-                    return False
-        except Exception:
+        for function, state in self._functions:
+            if not _identical(_state(function), state) or not OVERRIDES.isdisjoint(function.__dict__):
+                return False
+        for function, must_use in self._flags:
+            if getattr(function, _MUST_USE, False) is not must_use:
+                return False
+        return all(_identical(_hints(parameter), hints) for parameter, hints in self._hints)
+
+    def _others_hold(self) -> bool:
+        # No bytecode for each of them: this is asked on every call.
+        owners, kinds = self._kinds
+        if not all(map(operator.is_, map(type, owners), kinds)):
             return False
-        return True
+        owners, names, values = self._attributes
+        if not all(map(operator.is_, map(getattr, owners, names), values)):
+            return False
+        for live, copy in self._lists:
+            if live != copy:
+                return False
+        for module in self._modules:
+            if type(module) is not types.ModuleType:
+                return False
+        for cell, value in self._cells:
+            if cell.cell_contents is not value:
+                return False
+        return all(check() for check in self._checks)
 
 
 _MUST_USE = "_must_use_result"
 
-# What code generation checks about a parameter.
-_hints = operator.attrgetter("is_constexpr", "do_not_specialize", "do_not_specialize_on_alignment")
+# What code generation checks about a parameter, and what its arguments are read by.
+_hints = operator.attrgetter(
+    "name", "is_constexpr", "do_not_specialize", "do_not_specialize_on_alignment", "is_const", "_param"
+)
+
+# What code generation and the analysis read off the Python function in a JITFunction.
+_OF_PYTHON = ("__code__", "__defaults__", "__name__")
 
 # Methods of a JITFunction that code generation calls; an attribute of that name on the object itself hides one.
 OVERRIDES = frozenset({"get_capture_scope", "is_gluon", "parse", "repr", "src", "type"})
 
-# What code generation and the analysis read off a JITFunction, and off the Python function in it.
+# What they read off the JITFunction itself.
 _state = operator.attrgetter(
     "_src",
     "fn",
-    "fn.__code__",
-    "fn.__defaults__",
-    "fn.__name__",
+    "params",
+    "arg_names",
     "__globals__",
     "noinline",
     "signature",

@@ -22,6 +22,7 @@ from tritonstore.backends.base import Backend
 from tritonstore.entry import MAX_SIZE
 from tritonstore.errors import FormatError, StoreError
 from tritonstore.maintenance.inventory import check
+from tritonstore.signing import Keys
 
 __all__ = ["MAGIC", "Bundle", "BundleError", "Loaded", "load", "write"]
 
@@ -99,11 +100,13 @@ def _write(file: BinaryIO, entries: Iterable[tuple[str, bytes]], writer: str) ->
 class Bundle:
     """An open bundle, checked as a file: header, lengths, checksum, manifest. Raises BundleError and OSError.
 
-    `max_size` bounds the bytes of its entries, unpacked; 0 is no bound.
+    `max_size` bounds the bytes of its entries, unpacked; 0 is no bound. With `signing`, an entry that is not signed is
+    as wrong as a damaged one.
     """
 
-    def __init__(self, file: BinaryIO, max_size: int = 0) -> None:
+    def __init__(self, file: BinaryIO, max_size: int = 0, signing: Keys | None = None) -> None:
         self._file = file
+        self.signing = signing
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         header = file.read(_HEADER.size)
@@ -147,7 +150,7 @@ class Bundle:
                 problem = FormatError("has another checksum than the manifest says")
             else:
                 try:
-                    check(digest, data)
+                    check(digest, data, self.signing)
                 except FormatError as error:
                     problem = error
             yield digest, data, problem
@@ -247,7 +250,7 @@ def load(
             step()
             if problem is not None:
                 continue
-            lacking = [backend for backend in backends if not _holds(backend, digest)]
+            lacking = [backend for backend in backends if not _holds(backend, digest, bundle.signing)]
             for backend in lacking if not dry_run else ():
                 backend.put(digest, data)
                 put.append((backend, digest))
@@ -262,13 +265,13 @@ def load(
     return result
 
 
-def _holds(backend: Backend, digest: str) -> bool:
-    """Whether a sound entry stands there; a damaged one is put anew."""
-    data = backend.get(digest)
-    if data is None:
-        return False
+def _holds(backend: Backend, digest: str, signing: Keys | None) -> bool:
+    """Whether a sound entry stands there; one that is damaged, or not signed as it should be, is put anew."""
     try:
-        check(digest, data)
-    except FormatError:
+        data = backend.get(digest)
+        if data is None:
+            return False
+        check(digest, data, signing)
+    except (FormatError, StoreError):  # one that cannot be read is put anew, too; if no put works, that one says so
         return False
     return True

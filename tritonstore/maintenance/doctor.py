@@ -23,10 +23,12 @@ from tritonstore.access import AccessResult
 from tritonstore.backends.base import Backend
 from tritonstore.backends.leases import is_remote
 from tritonstore.entry import Entry, Provenance, encode
-from tritonstore.errors import StoreError
+from tritonstore.errors import SettingsError, StoreError
 from tritonstore.keys.encoding import key_digest
 from tritonstore.maintenance.inventory import innermost
+from tritonstore.quarantine import Quarantine
 from tritonstore.settings import Settings
+from tritonstore.signing import keys_of
 from tritonstore.store import WRITER
 
 __all__ = ["Check", "installation", "pytorch", "store"]
@@ -58,6 +60,12 @@ def installation(settings: Settings) -> Iterator[Check]:
             yield Check(name, "problem", f"is not installed; pip install {name}")
     yield _activation(settings)
     yield _cache_folder(settings.cache_folder)
+    if settings.hmac_key_file is not None:
+        yield _signing(settings)
+    wrong = Quarantine(os.path.join(settings.cache_folder, "quarantine"))
+    if wrong.digests():
+        text = f"{len(wrong.digests())} answers in {wrong.folder} were found to be wrong; docs/trust.md says what to do"
+        yield Check("quarantine", "warning", text)
     now = time.gmtime()
     right = now.tm_year >= 2026
     text = time.strftime("%Y-%m-%d %H:%M:%S UTC", now)
@@ -73,6 +81,15 @@ def _activation(settings: Settings) -> Check:
     if not settings.enabled:
         return Check("activation", "note", "TRITONSTORE is not set: a program must call tritonstore.install()")
     return Check("activation", "ok", "TRITONSTORE is set: every process that imports torch uses the store")
+
+
+def _signing(settings: Settings) -> Check:
+    try:
+        keys = keys_of(settings)
+    except SettingsError as error:
+        return Check("signing", "problem", f"no store is used: {error}")
+    more = f"; {len(keys) - 1} older ones are accepted" if keys is not None and len(keys) > 1 else ""
+    return Check("signing", "ok", f"entries are signed, and others are not used{more}")
 
 
 def _cache_folder(path: str) -> Check:

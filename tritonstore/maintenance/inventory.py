@@ -7,7 +7,7 @@ it gives text, and never raises for what it finds.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -19,6 +19,7 @@ from tritonstore.entry import MAX_SIZE, Entry, decode
 from tritonstore.errors import FormatError, StoreError
 from tritonstore.keys.encoding import key_digest
 from tritonstore.settings import Settings
+from tritonstore.signing import Keys
 
 __all__ = [
     "Filter",
@@ -30,6 +31,7 @@ __all__ = [
     "innermost",
     "kernel_of",
     "open_backends",
+    "patient",
     "row_of",
     "target_of",
     "toolchain_of",
@@ -43,12 +45,13 @@ class Unreadable(FormatError):
     """The store could not hand these bytes out just now, which says nothing about them."""
 
 
-def open_backends(settings: Settings, *, write: bool = False) -> list[Backend]:
-    """The tiers that `settings` name, nearest first. Reading leaves no trace: entries do not look used by it.
+def open_backends(settings: Settings) -> list[Backend]:
+    """The tiers that `settings` name, nearest first. Reading leaves no trace: entries do not look used by it, also not
+    by a pruning that looks into them and keeps them.
 
     Raises SettingsError.
     """
-    chosen = settings if write else settings._replace(mode="readonly")
+    chosen = settings._replace(mode="readonly")  # which the backends take as: do not note that this was used
     return [open_backend(url, chosen) for url in settings.urls]
 
 
@@ -59,16 +62,19 @@ def innermost(backend: Backend) -> Backend:
     return backend
 
 
-def check(digest: str, data: bytes) -> Entry:
+def check(digest: str, data: bytes, signing: Keys | None = None) -> Entry:
     """The entry in `data`, stored under `digest`. Raises FormatError unless everything about it holds:
 
-    checksum, structure, that it answers under its own digest, and that this is the digest of its key's parts.
+    checksum, structure, that it answers under its own digest, and that this is the digest of its key's parts. With
+    `signing` it must be signed as well (else Unsigned, which is raised last).
     """
     entry = decode(data)
     if entry.digest != digest:
         raise FormatError(f"is the entry {entry.digest[:16]}…, under another name")
     if key_digest(entry.parts) != digest:
         raise FormatError("has a digest that is not that of its parts (or has another key schema)")
+    if signing is not None:
+        signing.check(data)
     return entry
 
 
@@ -97,6 +103,25 @@ def entries(backend: Backend) -> Iterator[tuple[Record, Entry | FormatError]]:
                 yield record, _checked(digest, data)
             elif record.size > MAX_SIZE:
                 yield record, FormatError("is larger than an entry can be")
+
+
+def patient(backend: Backend) -> Callable[[str], bytes | None]:
+    """`backend.get`, whose StoreError is an Unreadable entry until the store fails three times in a row."""
+    faults = 0
+
+    def get(digest: str) -> bytes | None:
+        nonlocal faults
+        try:
+            data = backend.get(digest)
+        except StoreError as error:
+            faults += 1
+            if faults >= _FAULTS_IN_A_ROW:
+                raise
+            raise Unreadable(f"cannot be read: {error}") from error
+        faults = 0
+        return data
+
+    return get
 
 
 def _checked(digest: str, data: bytes) -> Entry | FormatError:
@@ -184,11 +209,14 @@ class Filter:
     def __bool__(self) -> bool:
         return bool(self.kernels or self.toolchains or self.targets)
 
+    def takes_kernel(self, module: str, name: str) -> bool:
+        """Whether the kernel matches, whatever the rest."""
+        return _any(self.kernels, (name, name.rpartition(".")[2], f"{module}.{name}"))
+
     def takes(self, entry: Entry) -> bool:
-        module, name = kernel_of(entry)
         torch, triton = toolchain_of(entry)
         return (
-            _any(self.kernels, (name, name.rpartition(".")[2], f"{module}.{name}"))
+            self.takes_kernel(*kernel_of(entry))
             and _any(self.toolchains, (f"torch {torch}", f"triton {triton}", f"torch {torch}, triton {triton}"))
             and _any(self.targets, (target_of(entry),))
         )

@@ -1,8 +1,9 @@
 """Remove entries: old ones, stale ones, the least recently used beyond a size, or all.
 
 Constant memory, whatever the store's size. A limit on bytes takes two passes: the first adds them up by the hour of
-last use (which is all that a store keeps), the second deletes. Each deletion is one atomic step, so a process that is
-killed on the way leaves a smaller store and a sound one.
+last use (which is all that a store keeps), the second deletes. So does the removal of stale entries: a question whose
+answer nobody has renewed yet keeps its newest entry, as the recipe for `tritonstore prewarm`. Each deletion is one
+atomic step, so a process that is killed on the way leaves a smaller store and a sound one.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ import glob
 import importlib.util
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tritonstore.backends.base import Backend, Record
-from tritonstore.backends.files import TEMPORARY
+from tritonstore.backends.folders import TEMPORARY
 from tritonstore.entry import Entry
 from tritonstore.errors import FormatError
-from tritonstore.maintenance.inventory import Filter, check, innermost, toolchain_of
+from tritonstore.maintenance.inventory import Filter, check, entries, innermost, patient, toolchain_of
+from tritonstore.recipes.newest import Newest
 
 __all__ = ["Installed", "Outcome", "Plan", "clear", "installed_toolchain", "prune", "sweep"]
 
@@ -51,12 +54,14 @@ class Plan:
 
     `only` narrows everything: what it does not take is neither counted nor removed. With a filter and no limit all
     that it takes goes; with neither, nothing does. A damaged entry is taken by no filter, and is not stale.
+    `keep_recipes` spares the stale entries that hold a question's newest recipe, from `stale` but from no limit.
     """
 
     max_size: int = 0
     max_age: float = 0.0
     stale: Installed | None = None
     only: Filter = field(default_factory=Filter)
+    keep_recipes: bool = True
 
     @property
     def limited(self) -> bool:
@@ -65,7 +70,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """How many entries and bytes were there and were removed, and why."""
+    """How many entries and bytes were there and were removed, and why; `recipes` are stale ones that were kept."""
 
     entries: int = 0
     size: int = 0
@@ -74,24 +79,36 @@ class Outcome:
     old: int = 0
     stale: int = 0
     surplus: int = 0
+    recipes: int = 0
 
 
 def prune(backend: Backend, plan: Plan, *, dry_run: bool = False, step: Step = _no_step) -> Outcome:
     """Remove what `plan` says from one tier, or only count it. Raises StoreError."""
+    with contextlib.closing(Newest()) as newest:
+        if plan.stale is not None and plan.keep_recipes:
+            for _, entry in entries(backend):
+                step()
+                if isinstance(entry, Entry):
+                    newest.add(entry, current=not plan.stale.is_stale(entry))
+        return _prune(backend, plan, newest, dry_run=dry_run, step=step)
+
+
+def _prune(backend: Backend, plan: Plan, newest: Newest, *, dry_run: bool, step: Step) -> Outcome:
     now = time.time()
     outcome = Outcome()
     surplus = _Surplus(plan.max_size)
     if plan.max_size:
-        for record, reason in _judged(backend, plan, now, step):
-            if reason is None:
+        for record, reason in _judged(backend, plan, newest, now, step):
+            if reason in (None, "recipe"):
                 surplus.count(record)
         surplus.settle()
-    for record, reason in _judged(backend, plan, now, step):
+    for record, reason in _judged(backend, plan, newest, now, step):
         outcome.entries += 1
         outcome.size += record.size
-        if reason is None and surplus.takes(record):
+        if reason in (None, "recipe") and surplus.takes(record):
             reason = "surplus"
-        if reason is None:
+        outcome.recipes += reason == "recipe"
+        if reason in (None, "recipe"):
             continue
         if not dry_run and not backend.delete(record.digest):
             continue  # gone meanwhile
@@ -116,7 +133,7 @@ def clear(backend: Backend, *, step: Step = _no_step) -> Outcome:
 
 
 def sweep(backend: Backend) -> int:
-    """Remove what killed processes have left in one tier: temporary files, an hour old. How many there were.
+    """Remove what killed processes have left in one tier: temporary files and folders, an hour old. The number of them.
 
     Never raises: one that cannot be removed now is removed later.
     """
@@ -124,27 +141,36 @@ def sweep(backend: Backend) -> int:
     if root is None:
         return 0
     removed = 0
-    before = time.time() - _HOUR  # no live writer takes so long
-    for path in glob.iglob(os.path.join(glob.escape(root), "v[0-9]*", "[0-9a-f][0-9a-f]", ".*.tmp")):
-        shard, name = os.path.split(path)
-        # A link could lead to a folder of somebody else's.
-        if not TEMPORARY.match(name) or os.path.islink(shard) or os.path.islink(os.path.dirname(shard)):
-            continue
-        with contextlib.suppress(OSError):
-            if os.lstat(path).st_mtime < before:
-                os.unlink(path)
-                removed += 1
+    now = time.time()
+    version, shard = "v[0-9]*", "[0-9a-f][0-9a-f]"
+    for inside in ((version, shard), (version,), (), ("..",)):  # folders of a shared store are made in the one above
+        for path in glob.iglob(os.path.join(glob.escape(root), *inside, ".*.tmp")):
+            above, name = os.path.split(path)
+            # A link could lead to a folder of somebody else's.
+            linked = os.path.islink(above) or os.path.islink(os.path.dirname(above))
+            if not TEMPORARY.match(name) or (linked and len(inside) > 1):
+                continue
+            with contextlib.suppress(OSError):
+                found = os.lstat(path)
+                # No live writer takes so long. Either direction: a clock that was wrong may have dated it ahead.
+                if abs(now - found.st_mtime) > _HOUR and stat.S_ISDIR(found.st_mode) is not (len(inside) == 2):
+                    (os.unlink if len(inside) == 2 else os.rmdir)(path)
+                    removed += 1
     return removed
 
 
-def _judged(backend: Backend, plan: Plan, now: float, step: Step) -> Iterator[tuple[Record, str | None]]:
-    """Every record that `plan` looks at, with the reason to remove it if age, toolchain or filter give one."""
+def _judged(
+    backend: Backend, plan: Plan, newest: Newest, now: float, step: Step
+) -> Iterator[tuple[Record, str | None]]:
+    """Every record that `plan` looks at, with the reason to remove it if age, toolchain or filter give one; "recipe"
+    is the reason to keep a stale one."""
+    get = patient(backend)  # what cannot be read is not judged by its content, and is no reason to stop
     for record in backend.scan():
         step()
         entry: Entry | None = None
         if plan.only or plan.stale:
-            data = backend.get(record.digest)
             try:
+                data = get(record.digest)
                 entry = None if data is None else check(record.digest, data)
             except FormatError:
                 entry = None
@@ -155,7 +181,7 @@ def _judged(backend: Backend, plan: Plan, now: float, step: Step) -> Iterator[tu
         elif plan.max_age and abs(now - record.used) > plan.max_age:  # one dated far ahead would outlive every limit
             yield record, "old"
         elif plan.stale is not None and entry is not None and plan.stale.is_stale(entry):
-            yield record, "stale"
+            yield record, "recipe" if newest.holds(entry) else "stale"
         else:
             yield record, None
 

@@ -180,8 +180,9 @@ def _counts_only(record: RunRecord) -> RunRecord:
 
 
 def _put_merged(folder: str, files: list[tuple[FileName, RunRecord]], record: RunRecord) -> int:
-    sources = sorted({str(name) for name, _ in files} | {name for _, each in files for name in each.sources})
-    here = [name for name in sources if os.path.exists(os.path.join(folder, name))]
+    # Not by a look at each: one that cannot be looked at just now would be left, and counted twice.
+    before = {name for _, each in files for name in each.sources} & set(os.listdir(folder))
+    here = sorted({str(name) for name, _ in files} | before)
     # The same sources give the same name, and a name that is not among its own sources.
     owner = f"{_MERGED}-{hashlib.sha256(chr(0).join(here).encode()).hexdigest()[:16]}"
     name = FileName(int(record.started * 1000), record.run, owner)
@@ -202,7 +203,7 @@ def _remove_leftovers(folder: str, now: float) -> None:
     for entry in os.listdir(folder):
         path = os.path.join(folder, entry)
         with contextlib.suppress(OSError):
-            if entry.endswith(".tmp") and now - os.stat(path).st_mtime > _TEMPORARY_AFTER:
+            if entry.endswith(".tmp") and abs(now - os.stat(path).st_mtime) > _TEMPORARY_AFTER:
                 os.unlink(path)
     for name in _names(folder):
         if name.owner.startswith(_MERGED):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from tritonstore.backends.base import Backend, Record
 from tritonstore.entry import MAX_SIZE
 from tritonstore.errors import FormatError, StoreError
 from tritonstore.maintenance.inventory import Unreadable, check
+from tritonstore.signing import Keys, Unsigned
 
-__all__ = ["Finding", "findings"]
+__all__ = ["Finding", "chosen", "findings"]
 
 Step = Callable[[], object]
 
@@ -31,14 +32,20 @@ class Finding(NamedTuple):
 
 
 def findings(
-    backend: Backend, *, sample: int | None = None, fix: bool = False, step: Step = _no_step
+    backend: Backend,
+    *,
+    sample: int | None = None,
+    fix: bool = False,
+    step: Step = _no_step,
+    signing: Keys | None = None,
 ) -> Iterator[Finding]:
     """Look at every entry of one tier, or at `sample` of them by chance; with `fix` damaged ones are removed.
 
-    What cannot be read just now is a problem, and is never removed: a permission or a network is no damage.
+    What cannot be read just now is a problem, and is never removed: a permission or a network is no damage. So is what
+    is not signed, where `signing` asks for it: others may have its key, or ours may be the wrong one.
     Constant memory, but for the sample. Raises StoreError where the store cannot be listed or repaired.
     """
-    for record in backend.scan() if sample is None else _sample(backend, sample):
+    for record in chosen(backend, sample):
         step()
         try:
             data = backend.get(record.digest)
@@ -46,9 +53,11 @@ def findings(
                 if record.size <= MAX_SIZE:
                     continue  # deleted meanwhile
                 raise FormatError("is larger than an entry can be")
-            check(record.digest, data)
+            check(record.digest, data, signing)
         except StoreError as error:
             yield Finding(record.digest, record.size, Unreadable(f"cannot be read: {error}").problem, False)
+        except Unsigned as error:
+            yield Finding(record.digest, record.size, error.problem, False)
         except FormatError as error:
             removed = fix and _remove_same(backend, record.digest, data)
             yield Finding(record.digest, record.size, error.problem, removed)
@@ -61,13 +70,15 @@ def _remove_same(backend: Backend, digest: str, data: bytes | None) -> bool:
     return backend.get(digest) == data and backend.delete(digest)
 
 
-def _sample(backend: Backend, wanted: int) -> list[Record]:
-    """`wanted` records by chance, each equally likely, in one pass and without holding the others."""
-    chosen: list[tuple[float, Record]] = []
+def chosen(backend: Backend, sample: int | None) -> Iterable[Record]:
+    """All records of a tier, or `sample` of them by chance: each equally likely, in one pass, holding no others."""
+    if sample is None:
+        return backend.scan()
+    lots: list[tuple[float, Record]] = []
     for record in backend.scan():
         lot = random.random()
-        if len(chosen) < wanted:
-            heapq.heappush(chosen, (lot, record))
-        elif wanted and lot > chosen[0][0]:
-            heapq.heapreplace(chosen, (lot, record))
-    return [record for _, record in chosen]
+        if len(lots) < sample:
+            heapq.heappush(lots, (lot, record))
+        elif sample and lot > lots[0][0]:
+            heapq.heapreplace(lots, (lot, record))
+    return [record for _, record in lots]

@@ -13,6 +13,9 @@ from typing import Any, Protocol
 from tritonstore.access import AccessResult
 from tritonstore.pytorch.seam import Seam, dependency_types
 
+_MAX_TABLES = 4096
+"""Answers whose objects are kept; past that they are made again."""
+
 
 class UnknownAnswer(ValueError):
     """PyTorch's answer has content that an AccessResult cannot hold."""
@@ -37,6 +40,7 @@ class AccessAnswers:
     def __init__(self, module: Any) -> None:
         self._module = module
         self._types: tuple[Any, Any] | None = None
+        self._tables: dict[int, tuple[AccessResult, dict[Any, None], dict[Any, None]]] = {}
 
     def _dependency_types(self) -> tuple[Any, Any]:
         # Two threads may both look: the result is the same, so no lock is needed.
@@ -44,17 +48,28 @@ class AccessAnswers:
             self._types = dependency_types(self._module)
         return self._types
 
+    def _dependencies(self, access: AccessResult) -> tuple[dict[Any, None], dict[Any, None]]:
+        """PyTorch's objects for the names read and written, which are frozen and so can be shared by all answers.
+
+        As tables, because making them and their hashes, which are computed in Python, is most of a short call.
+        """
+        known = self._tables.get(id(access))
+        if known is None or known[0] is not access:
+            if access.reads is None or access.can_fuse_epilogue is None:
+                raise UnknownAnswer("the stored answer holds only written names; this PyTorch also asks for reads")
+            _, star = self._dependency_types()
+            if len(self._tables) >= _MAX_TABLES:
+                self._tables.clear()
+            known = (access, dict.fromkeys(map(star, access.reads)), dict.fromkeys(map(star, access.writes)))
+            self._tables[id(access)] = known
+        return known[1:]
+
     def build(self, access: AccessResult) -> Any:
-        read_writes, star = self._dependency_types()
+        reads, writes = self._dependencies(access)
+        read_writes, _ = self._dependency_types()
         ordered = self._module.OrderedSet
-        if access.reads is None or access.can_fuse_epilogue is None:
-            raise UnknownAnswer("the stored answer holds only written names; this PyTorch also asks for reads")
         return self._module.TensorAccesses(
-            read_writes=read_writes(
-                reads=ordered([star(name) for name in access.reads]),
-                writes=ordered([star(name) for name in access.writes]),
-                index_exprs=ordered(),
-            ),
+            read_writes=read_writes(reads=ordered(reads), writes=ordered(writes), index_exprs=ordered()),
             can_fuse_epilogue=access.can_fuse_epilogue,
         )
 

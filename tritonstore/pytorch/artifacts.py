@@ -13,7 +13,7 @@ import logging
 import sys
 from typing import Any
 
-__all__ = ["TYPE", "record", "register"]
+__all__ = ["TYPE", "record", "register", "withdraw"]
 
 TYPE = "tritonstore"
 _CACHE = "torch.compiler._cache"
@@ -44,6 +44,16 @@ def record(digest: str, data: bytes) -> None:
         cache.CacheArtifactManager.record_artifact(TYPE, digest, data)
     except Exception as error:
         _log.debug("PyTorch's bundle does not carry entry %s: %s", digest, error)
+
+
+def withdraw(digest: str) -> None:
+    """Let no later bundle of this process carry the entry `digest`, as far as it is not packed yet. Never raises."""
+    cache: Any = sys.modules.get(_CACHE)
+    try:
+        waiting = cache.CacheArtifactManager._new_cache_artifacts.get(TYPE, [])
+        waiting[:] = [artifact for artifact in waiting if artifact.key != digest]
+    except Exception as error:
+        _log.debug("PyTorch's bundle may carry entry %s: %s", digest, error)
 
 
 def _artifact_class(base: Any) -> Any:

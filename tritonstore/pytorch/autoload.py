@@ -26,7 +26,11 @@ def activate() -> None:
         if not is_enabled():
             return
         run_id()  # before the program starts workers, which then belong to the same run
-        Settings.load()  # a bad setting is said here, at the start, and not in the middle of an export
+        settings = Settings.load()  # a bad setting is said here, at the start, and not in the middle of an export
+        if settings.prewarm:
+            from tritonstore.recipes import ahead
+
+            ahead.start(settings)
         module = sys.modules.get(ANALYSIS_MODULE)
         if module is not None and not getattr(module.__spec__, "_initializing", False):
             _install()

@@ -11,9 +11,11 @@ from typing import Any, Protocol
 from tritonstore.access import AccessResult
 from tritonstore.counters import Counters
 from tritonstore.errors import Bypass, FormatError, TritonStoreError
+from tritonstore.pytorch import artifacts
 from tritonstore.pytorch.answers import Answers, UnknownAnswer, same_answer
 from tritonstore.pytorch.lock import analysis_lock
 from tritonstore.pytorch.outcome import Observation, Watch
+from tritonstore.recipes import ahead
 
 Question = tuple[Any, Any, Any]
 """(kernel, kwargs, TMA descriptor metadata), as PyTorch asks it."""
@@ -40,7 +42,7 @@ class Owner(Protocol):
     def counters(self) -> Counters: ...
     def guard(self, kind: str) -> contextlib.AbstractContextManager[None]: ...
     def fault(self, kind: str, error: Exception) -> None: ...
-    def stop(self, why: str) -> None: ...
+    def distrust(self, why: str) -> None: ...
     def stop_storing(self, why: str) -> None: ...
 
 
@@ -85,7 +87,7 @@ class Call:
         """
         claim, appeared = None, None
         with self._owner.guard("claim"):
-            entering = self._store.claim(self._key)
+            entering = self._store.claim(self._key, ahead.patience(self._key.kernel))
             verb, value = entering.__enter__()
             claim, appeared = entering, value if verb == "answer" else None
         try:
@@ -110,13 +112,16 @@ class Call:
 
     def verify(self, access: AccessResult) -> Any:
         """Ask PyTorch although the answer is stored. A difference ends the use of the store here."""
-        before = dict(self._question[1])
+        kernel, kwargs, metadata = self._question
+        before = dict(kwargs)
         answer, seen, seconds = ask(self._patch, self._question)
         self._owner.counters.analysis(seconds, self._key)
         with self._owner.guard("verify"):
             if self._proven(seen, answer, before) is None:
                 return answer  # PyTorch failed just now, which says nothing about the stored answer
-            if not same_answer(self._patch.answers.build(access), answer):
+            same = same_answer(self._patch.answers.build(access), answer)
+            # Of another question by now (a global was rebound), PyTorch's answer says nothing about the stored one.
+            if not same and self._same_key(kernel, before, metadata):
                 self._differs(access, answer)
         return answer
 
@@ -126,9 +131,10 @@ class Call:
             f"verification: the stored answer {self._key.digest[:16]} for kernel {kernel} is {access}, "
             f"but PyTorch says {self._patch.answers.read(answer)}"
         )
-        self._owner.stop(why)
-        self._store.tiers.delete(self._key.digest)
-        raise VerificationError(why)
+        self._owner.distrust(why)
+        artifacts.withdraw(self._key.digest)
+        kept = self._store.quarantine(self._key.digest)
+        raise VerificationError(f"{why}. The entry lies in {kept}" if kept else why)
 
     def _proven(self, seen: Observation, answer: Any, before: dict[str, Any]) -> AccessResult | None:
         """The answer as plain data if it is a success and its invariants hold; else None, counted."""

@@ -25,6 +25,7 @@ from tritonstore.pytorch.answers import answers_of
 from tritonstore.pytorch.notice import notice
 from tritonstore.pytorch.outcome import Watch
 from tritonstore.pytorch.session import Session
+from tritonstore.recipes import ahead
 from tritonstore.settings import Settings
 
 
@@ -36,7 +37,9 @@ def install(store: Any = None, **settings: Any) -> None:
     ones. The store is opened at the first question. Raises SeamError for an unknown PyTorch, SettingsError
     for a bad setting.
     """
-    _installer.install(_session(store, settings))
+    session = _session(store, settings)
+    ahead.start(session.settings)
+    _installer.install(session)
 
 
 def install_default() -> None:
@@ -70,6 +73,13 @@ def stats() -> dict[str, Any]:
     """The counters of the installed store (see counters.py); empty when nothing is installed."""
     session = _installer.session
     return {} if session is None else session.counters.snapshot()
+
+
+def ask_through(session: Session, question: tuple[Any, Any, Any]) -> Any:
+    """What PyTorch says to ``(kernel, kwargs, TMA metadata)`` by way of `session`, which stays installed."""
+    _installer.install(session)
+    patch = _installer.patch
+    return getattr(patch.seam.module, patch.seam.entry)(*question)
 
 
 def _session(store: Any, settings: dict[str, Any]) -> Session:
@@ -138,6 +148,13 @@ class Installer:
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()
+
+    @property
+    def patch(self) -> Patch:
+        """What stands in PyTorch. Raises RuntimeError where nothing does."""
+        if self._patch is None:
+            raise RuntimeError("tritonstore is not installed")
+        return self._patch
 
     @property
     def session(self) -> Session | None:

@@ -39,6 +39,11 @@ class DeclaredTarget:
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
 
+    @property
+    def settled(self) -> bool:
+        """Whether `ensure` has done its work."""
+        return self._settled
+
     def ensure(self) -> None:
         """Make Triton use the target, unless there is a real driver (`prefer`: even then). Imports triton.
 

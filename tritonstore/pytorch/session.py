@@ -7,6 +7,7 @@ it).
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -23,29 +24,34 @@ from tritonstore.pytorch.observer import Observer, kernel_name
 from tritonstore.pytorch.offline import DeclaredTarget
 from tritonstore.settings import Settings
 
+_distrusted: set[tuple[str, ...]] = set()
+"""The URLs of stores that verification found a wrong answer in, in this process."""
+
 
 class Session:
     """What one `install()` asked for: its settings, its store, and whether that may still be used."""
 
-    def __init__(self, settings: Settings, store: Any = None) -> None:
+    def __init__(self, settings: Settings, store: Any = None, *, observed: bool = True) -> None:
         self.settings = settings
         self._store = store
         self._owned = store is None
         self._own_counters = Counters()
         self._target = DeclaredTarget(settings.target, settings.prefer_target) if settings.target else None
-        self._stopped = "off" if settings.mode == "off" else ""
-        self._observer = None if self._stopped else Observer.of(settings)
+        self._stopped = "off" if settings.mode == "off" else "stopped" if settings.urls in _distrusted else ""
+        self._observer = Observer.of(settings) if observed and settings.mode != "off" else None
         self._observe()
         artifacts.register()
         if store is not None:
             store.on_entry = artifacts.record
         self.storing = True
-        self._verified = 0.0
         self._after_fork()
         reset_in_children(self)
 
     def _after_fork(self) -> None:
         self._opening = threading.Lock()
+        # By chance, or a fleet of processes with 50 hits each would never verify one in a hundred. Not from `random`,
+        # whose numbers belong to the program.
+        self._verified = int.from_bytes(os.urandom(6), "big") / (1 << 48)
 
     @property
     def counters(self) -> Counters:
@@ -73,11 +79,15 @@ class Session:
             with contextlib.suppress(TritonStoreError):
                 self._store.close()
 
-    def answer(self, patch: Patched, question: Question) -> Any:
-        """What PyTorch would answer to `question` now."""
-        if self._target is not None:
+    def declare(self) -> None:
+        """Make Triton use the declared target, if there is one."""
+        if self._target is not None and not self._target.settled:
             with self.guard("target"):
                 self._target.ensure()
+
+    def answer(self, patch: Patched, question: Question) -> Any:
+        """What PyTorch would answer to `question` now."""
+        self.declare()
         store = None if self._stopped else self._opened()
         if store is None:
             return self._plain(patch, question, self._stopped or "no-store")
@@ -118,11 +128,12 @@ class Session:
         if first:
             notice(f"{why}. This process stores no more answers; PyTorch's own are used")
 
-    def stop(self, why: str) -> None:
-        """From now on this process does not use its store at all."""
+    def distrust(self, why: str) -> None:
+        """From now on this process does not use this store at all, also where it is installed again."""
         first, self._stopped = not self._stopped, "stopped"
+        _distrusted.add(self.settings.urls)
         if first:
-            notice(f"{why}. This process does not use its store any more; please report this")
+            notice(f"{why}. This process does not use its store any more; docs/trust.md says what to do")
 
     def _opened(self) -> Any:
         """The store, opened at the first call; None, once and for all, where it cannot be."""
@@ -155,7 +166,7 @@ class Session:
         return answer
 
     def _verify_this(self) -> bool:
-        """Every 1/share-th hit, by counting: a run verifies the same hits when it is repeated."""
+        """Every 1/share-th hit, by counting from a place in the first of these stretches."""
         share = self.settings.verify
         if not share:
             return False

@@ -1,0 +1,58 @@
+"""Answers that verification found to be wrong: not used again by any process with this cache folder.
+
+The wrong entry is removed from every tier that may be written. But a tier that is only read, another tier's backfill, a
+bundle or a backup may bring it back, and if the key is at fault another worker makes it anew under the same digest. So
+the digest itself is set aside: one file for each, which holds the entry's bytes for those who look into it. Whoever
+removes the file trusts the digest again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from itertools import islice
+
+from tritonstore.backends.folders import make_folders
+
+__all__ = ["Quarantine"]
+
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z").match
+_MOST = 10_000  # names that are read
+
+
+class Quarantine:
+    """The digests in `folder`, which is made when there is something to put into it, and read once."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._digests: set[str] | None = None
+
+    def digests(self) -> set[str]:
+        """All of them. A folder that cannot be read holds none. Never raises."""
+        if self._digests is None:
+            found: set[str] = set()
+            with contextlib.suppress(OSError), os.scandir(self.folder) as files:
+                found = {file.name for file in islice(files, _MOST) if _DIGEST(file.name)}
+            self._digests = found
+        return self._digests
+
+    def put(self, digest: str, data: bytes) -> str:
+        """Set `digest` aside, now and for later processes; where its bytes `data` lie. Raises OSError.
+
+        After an error it is set aside for this process all the same.
+        """
+        self.digests().add(digest)
+        make_folders(self.folder)
+        path = os.path.join(self.folder, digest)
+        temporary = os.path.join(self.folder, f".{os.getpid()}.{os.urandom(6).hex()}.tmp")
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+            with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+                file.write(data)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        return path
