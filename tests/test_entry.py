@@ -292,7 +292,7 @@ def deep(levels: int) -> Any:
         {"detail": {"a": Sub("x")}},
         {"detail": {"a": {Sub("x"): 1}}},
         {"detail": {"a": {1, 2}}},
-        {"detail": {"a": object()}},
+        {"detail": {"a": NotImplemented}},
         {"detail": {"a": 1 << 64}},
         {"detail": {"a": -(1 << 63) - 1}},
         {"detail": {"a": "\ud800"}},

@@ -166,8 +166,8 @@ def _without_detail(payload: bytes, bounds: dict[str, Any]) -> list[Any]:
 def _spelled(fields: list[Any], payload: bytes) -> bool:
     """Whether the fields around the detail stand in `payload` in their one spelling."""
     *before, _, last = fields
-    head = b"".join([payload[:1], *map(_pack, before)])
-    return payload[0] == 0x90 | _FIELDS and payload.startswith(head) and payload.endswith(_pack(last))
+    head = _pack(before)[1:]  # less the mark of a list of that length
+    return payload[0] == 0x90 | _FIELDS and payload.startswith(head, 1) and payload.endswith(_pack(last))
 
 
 def split_tag(data: bytes) -> tuple[bytes, bytes | None]:

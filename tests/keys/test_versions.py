@@ -176,6 +176,12 @@ def keep_out_of_line(namespace: Namespace, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(namespace["helper"], "noinline", True)
 
 
+def replace_attributes(namespace: Namespace, patch: pytest.MonkeyPatch) -> None:
+    """All of them at once: the dict that was watched stays as it was."""
+    helper = namespace["helper"]
+    patch.setattr(helper, "__dict__", {**vars(helper), "noinline": True})
+
+
 def fail_hash(namespace: Namespace, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(namespace["helper"], "hash", "recursion:kernels_under_test:helper")
 
@@ -185,7 +191,7 @@ def fail_hash(namespace: Namespace, patch: pytest.MonkeyPatch) -> None:
     "change",
     [
         *(set_flag, make_scalar, swap_parameters, rename_in_place, replace_code, change_kind),
-        *(set_variable, set_knob, keep_out_of_line, fail_hash),
+        *(set_variable, set_knob, keep_out_of_line, replace_attributes, fail_hash),
     ],
 )
 def test_a_change_around_a_kernel_is_noticed_either_way(

@@ -116,6 +116,7 @@ class Watch:
         self._functions.append((function, _state(function)))
         self._flags.append((function, getattr(function, _MUST_USE, False)))
         self._namespaces.append(vars(function))
+        self._attribute(function, "__dict__", vars(function))  # which can be replaced as a whole
         self._kind(function)
         for attribute in _OF_PYTHON:
             self._attribute(function.fn, attribute, getattr(function.fn, attribute))
