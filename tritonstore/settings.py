@@ -34,6 +34,7 @@ __all__ = [
     "Setting",
     "Settings",
     "Target",
+    "first_to_prewarm",
     "is_enabled",
     "new_run_id",
     "parse_age",
@@ -77,6 +78,17 @@ def run_id() -> str:
         return given
     made = os.environ["TRITONSTORE_RUN"] = new_run_id()
     return made
+
+
+def first_to_prewarm() -> bool:
+    """Whether this process may prewarm: once, and not where it was started by one that has, or does, already.
+
+    Ten export workers would start ten pools, and a worker of a pool, importing a kernel's module, one more.
+    """
+    if os.environ.get("TRITONSTORE_PREWARMING"):
+        return False
+    os.environ["TRITONSTORE_PREWARMING"] = "1"
+    return True
 
 
 # field → (environment variable, parser of its text, default)

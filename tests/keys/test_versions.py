@@ -182,6 +182,11 @@ def replace_attributes(namespace: Namespace, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(helper, "__dict__", {**vars(helper), "noinline": True})
 
 
+def replace_hints(namespace: Namespace, patch: pytest.MonkeyPatch) -> None:
+    parameter = namespace["kernel"].params[2]
+    patch.setattr(parameter, "__dict__", {**vars(parameter), "is_constexpr": False})
+
+
 def fail_hash(namespace: Namespace, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(namespace["helper"], "hash", "recursion:kernels_under_test:helper")
 
@@ -191,7 +196,7 @@ def fail_hash(namespace: Namespace, patch: pytest.MonkeyPatch) -> None:
     "change",
     [
         *(set_flag, make_scalar, swap_parameters, rename_in_place, replace_code, change_kind),
-        *(set_variable, set_knob, keep_out_of_line, replace_attributes, fail_hash),
+        *(set_variable, set_knob, keep_out_of_line, replace_attributes, replace_hints, fail_hash),
     ],
 )
 def test_a_change_around_a_kernel_is_noticed_either_way(

@@ -51,6 +51,13 @@ def test_the_newest_of_each_question_stays_until_it_is_answered(tmp_path: Path, 
     assert (again.removed, again.recipes) == (0, 1)
 
 
+def test_an_entry_may_say_that_it_was_made_whenever_it_likes(tmp_path: Path) -> None:
+    made = [asked(0, kernel="a", torch="2.11.0", made=2**64 - 1), asked(1, kernel="a", torch="2.12.0", made=5)]
+    digests = fill(str(tmp_path), made, used=time.time())
+    prune(FilesBackend(str(tmp_path)), Plan(stale=NOW))
+    assert left(tmp_path, digests) == [0]
+
+
 def test_dropping_them_all(tmp_path: Path, digests: list[str]) -> None:
     outcome = prune(FilesBackend(str(tmp_path)), Plan(stale=NOW, keep_recipes=False))
     assert left(tmp_path, digests) == [1, 4]

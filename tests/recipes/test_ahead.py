@@ -21,6 +21,8 @@ from tritonstore.settings import Settings
 
 Ask = Callable[..., dict[str, Any]]
 
+A_RUN_OF_ITS_OWN = {"TRITONSTORE_RUN": ""}
+
 EXPORT = """
 import os, sys, json
 from tests.recipes.test_prewarm import calls_of
@@ -29,7 +31,10 @@ import torch._higher_order_ops.triton_kernel_wrap as wrap
 import tritonstore
 tritonstore.install(url=sys.argv[1], target="cuda:90:32")
 from tritonstore.recipes import ahead
-assert os.environ["TRITONSTORE_PREWARM"] == "0", "the processes that this one starts would start a pool each"
+first = ahead._ahead
+tritonstore.install(url=sys.argv[1], target="cuda:90:32")  # the same again does nothing
+tritonstore.install(url=sys.argv[1], target="cuda:90:32", prewarm=3)
+assert ahead._ahead is first
 ahead._ahead.thread.join(100)
 assert not ahead._ahead.thread.is_alive()
 assert ahead.patience(("soon", "scale")) is None, "nobody is at it any more"
@@ -50,7 +55,7 @@ def edited(folder: Path, url: str, ask: Ask) -> Path:
 
 
 def test_the_export_finds_the_answers(edited: Path, url: str) -> None:
-    said = run_python(EXPORT, url, environ={"TRITONSTORE_PREWARM": "2"}, path=[edited])
+    said = run_python(EXPORT, url, environ={**A_RUN_OF_ITS_OWN, "TRITONSTORE_PREWARM": "2"}, path=[edited])
     assert said == '0 {"file": 2}'
 
 
@@ -69,7 +74,7 @@ def test_it_ends_with_the_program(edited: Path, url: str) -> None:
     os.mkfifo(told)
     text = f"import os, threading\nopen({str(told)!r}, 'w').write(str(os.getpid()))\nthreading.Event().wait()\n"
     write(edited, "soon", text)
-    pid = int(run_python(ENDS, url, str(told), path=[edited]))
+    pid = int(run_python(ENDS, url, str(told), path=[edited], environ=A_RUN_OF_ITS_OWN))
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
@@ -82,7 +87,7 @@ def test_workers_end_with_a_killed_parent(edited: Path, url: str) -> None:
     text = f"import os, threading\nkept = os.open({str(ended)!r}, os.O_WRONLY)\n"
     text += f"open({str(told)!r}, 'w').close()\nthreading.Event().wait()\n"
     write(edited, "soon", text)
-    environ = {**os.environ, "PYTHONPATH": f"{edited}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    environ = {**os.environ, **A_RUN_OF_ITS_OWN, "PYTHONPATH": f"{edited}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
     parent = subprocess.Popen([sys.executable, "-c", ENDS, url, str(told)], env=environ, stderr=subprocess.DEVNULL)
     with open(ended, "rb") as until:
         parent.kill()
@@ -92,10 +97,32 @@ def test_workers_end_with_a_killed_parent(edited: Path, url: str) -> None:
 
 def test_nothing_is_started_where_nothing_is_asked_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITONSTORE_PREWARM", "5")
+    monkeypatch.delenv("TRITONSTORE_PREWARMING", raising=False)
     for settings in ({"prewarm": 0}, {"mode": "readonly"}, {"mode": "off"}):
         ahead.start(Settings.load(url=url, **settings))
     assert ahead._ahead is None
-    assert os.environ["TRITONSTORE_PREWARM"] == "5"
+    assert "TRITONSTORE_PREWARMING" not in os.environ
+
+
+def test_a_process_of_one_that_prewarms_does_not(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by an argument either: a worker imports modules that call install(prewarm=2)."""
+    monkeypatch.setenv("TRITONSTORE_PREWARMING", "1")
+    ahead.start(Settings.load(url=url, prewarm=2))
+    assert ahead._ahead is None
+
+
+def test_a_thread_that_cannot_start_costs_a_word(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITONSTORE_PREWARMING", "")  # which is as good as none, and comes back afterwards
+
+    def refuse(thread: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("threading.Thread.start", refuse)
+    said: list[str] = []
+    monkeypatch.setattr(ahead, "speak", said.append)
+    monkeypatch.setattr(ahead, "_ahead", None)
+    ahead.start(Settings.load(url=url, prewarm=1))
+    assert said == ["prewarm does not start: RuntimeError: can't start new thread"]
 
 
 def test_without_a_run_on_record_nothing_happens(url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -15,12 +16,12 @@ import pytest
 
 import tritonstore
 from tests.recipes.conftest import KERNELS, tensors, write
-from tests.support.elsewhere import ROOT
+from tests.support.elsewhere import ROOT, run_python
 from tritonstore.backends.files import FilesBackend
 from tritonstore.entry import decode
 from tritonstore.errors import SettingsError, TritonStoreError
 from tritonstore.maintenance.inventory import target_of
-from tritonstore.recipes.prewarm import Prewarm, Summary
+from tritonstore.recipes.prewarm import Prewarm, Summary, _order
 from tritonstore.recipes.workers import WorkerError
 from tritonstore.settings import Settings
 
@@ -72,13 +73,19 @@ def test_kernels_that_were_edited(folder: Path, url: str, ask: Ask) -> None:
 
 def test_what_cannot_be_asked_is_named_and_the_rest_goes_on(folder: Path, url: str, ask: Ask, tmp_path: Path) -> None:
     """Modules that raise, print, end the process or are gone; each costs its own kernel."""
+    # As Triton's tutorials do: a module asks for the real driver, which no earlier question may have pushed aside.
+    undeclared = "import triton\nassert not hasattr(triton.runtime.driver._active, 'declared_by_tritonstore')\n"
+    # The child of a module that forks ends in the middle of the worker's own work.
+    forks = "import os, sys\nif os.fork() == 0:\n    sys.exit()\nos.wait()\n"
     spoilt = {
         "raises": "raise ValueError('spoilt')\n",
         "leaves": "import os\nos._exit(7)\n",
         "prints": "import os\nprint('noise')\nos.write(1, b'noise' * 9)\n" + named("prints", TURNED),
         "reads": "import sys\nassert sys.stdin.read() == ''\n" + named("reads", TURNED),
         "dies": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n",
-        "whole": named("whole", TURNED),
+        "whole": undeclared + named("whole", TURNED),
+        "plain": undeclared + named("plain", TURNED),
+        "forks": forks + named("forks", TURNED),
         "gone": "",
         "ends": "import sys\nsys.exit('enough')\n",
     }
@@ -98,7 +105,7 @@ def test_what_cannot_be_asked_is_named_and_the_rest_goes_on(folder: Path, url: s
     )
     assert (done.returncode, done.stderr) == (1, "")
     said = json.loads(done.stdout)
-    assert said["by_status"]["answered"] == 3
+    assert said["by_status"]["answered"] == 5
     assert said["total"] == len(spoilt)
     trouble = {each["kernel"]: (each["status"], each["text"]) for each in said["trouble"]}
     assert trouble["raises.kernel"] == ("lost: import", "ValueError: spoilt, importing raises")
@@ -178,6 +185,23 @@ def test_the_last_run_for_another_gpu_after_its_entries_have_gone(folder: Path, 
     assert tritonstore.prewarm(url=url, run="last", jobs=1, target="hip:gfx942:64").by_status == {"answered": 1}
     (digest,) = _digests(url)
     assert target_of(decode(store.get(digest) or b"")) == "hip:gfx942:64"
+
+
+def test_workers_are_optimised_as_this_process_is() -> None:
+    """What Python compiles away is part of a key. And Python ignores a Path on its path, which JSON cannot hold."""
+    program = "from pathlib import Path; from tritonstore.recipes.workers import command; "
+    program += "print(command([Path('/x'), '/y']))"
+    for flags, expected in ((("-OO",), ["-OO", "-c"]), ((), ["-c"])):
+        found = ast.literal_eval(run_python(program, flags=flags))
+        assert found[1:-2] == expected
+        assert found[-1] == '["/y"]'
+
+
+def test_a_declared_target_is_not_asked_for_in_place_of_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITONSTORE_TARGET", "cuda:75:32")
+    asked = [_order(Settings.load(**more), "prewarm")["settings"]["target"] for more in ({}, {"prefer_target": True})]
+    asked.append(_order(Settings.load(target="cuda:80:32"), "prewarm")["settings"]["target"])
+    assert asked == [None, "cuda:75:32", "cuda:80:32"]
 
 
 def test_bad_requests(url: str) -> None:

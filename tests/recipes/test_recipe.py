@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -91,6 +92,15 @@ def test_the_same_question_after_an_upgrade_or_an_edit(change: dict[str, Any]) -
 )
 def test_a_description_that_lacks_something_is_no_recipe(change: dict[str, Any]) -> None:
     assert of_entry(entry({**DETAIL, **change})) is None
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e9])
+def test_seconds_that_nobody_measured_are_none(seconds: float) -> None:
+    """Somebody waits by them, and NaN is never over."""
+    made = replace(entry(DETAIL), provenance=Provenance(1, seconds, "test"))
+    found = of_entry(made)
+    assert found is not None
+    assert found.seconds == 0.0
 
 
 plain = st.recursive(

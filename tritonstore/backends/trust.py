@@ -154,10 +154,11 @@ def _others_write(found: os.stat_result) -> bool:
 
 def _is_private(group: int) -> bool:
     """Whether this is root's group, or the one that many systems make for each user, with nobody else in it."""
-    if group in (0, os.geteuid()):
+    if group == 0:
         return True
     try:
-        user, found = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group)
+        found = grp.getgrgid(group)
+        user = pwd.getpwuid(os.geteuid()).pw_name
     except (KeyError, OSError):
-        return False
+        return group == os.geteuid()  # without names, as in a container: by the number that both are given
     return found.gr_name == user and set(found.gr_mem) <= {user}

@@ -130,6 +130,8 @@ def _recompute(
     )
     for line in why(each for each in summary.trouble if each.status != "differs"):
         note(line)
+    if again.undescribed:
+        note(f"{count(again.undescribed, 'entry')} of an older format cannot be asked again")
     if kept:
         note(f"the wrong entries lie in {kept}, and no process with this cache folder uses them again")
     return len(wrong)

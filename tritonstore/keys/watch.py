@@ -124,6 +124,7 @@ class Watch:
         for parameter in function.params:
             self._hints.append((parameter, _hints(parameter)))
             self._namespaces.append(vars(parameter))
+            self._attribute(parameter, "__dict__", vars(parameter))
             self._kind(parameter)
 
     def holds(self) -> bool:

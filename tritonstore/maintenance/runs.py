@@ -47,9 +47,9 @@ def load(settings: Settings, run_id: str | None = None, damaged: list[str] | Non
         yield record
 
 
-def last_run(settings: Settings) -> str | None:
-    """The run whose process started last; None where no process has left a record."""
-    names = [name for name in _names(folder_of(settings)) if name.run != OLDER]
+def last_run(settings: Settings, but: str = "") -> str | None:
+    """The run, other than `but`, whose process started last; None where no process has left a record."""
+    names = [name for name in _names(folder_of(settings)) if name.run not in (OLDER, but)]
     return names[-1].run if names else None
 
 

@@ -61,6 +61,7 @@ def uninstall() -> None:
 def installed(store: Any = None, **settings: Any) -> Iterator[None]:
     """`install()` for the block, then back to what was before, be it nothing or another store."""
     session = _session(store, settings)
+    ahead.start(session.settings)
     before = _installer.swap(session)
     try:
         yield

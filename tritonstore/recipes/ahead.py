@@ -7,7 +7,7 @@ that analysis took when it was recorded; then it asks PyTorch itself.
 from __future__ import annotations
 
 import atexit
-import os
+import importlib
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tritonstore.errors import TritonStoreError
 from tritonstore.forks import reset_in_children
-from tritonstore.settings import Settings
+from tritonstore.settings import Settings, first_to_prewarm, run_id
 from tritonstore.speak import speak
 
 if TYPE_CHECKING:  # every install imports this module, and few use it
@@ -67,7 +67,7 @@ class _Ahead:
         from tritonstore.recipes.prewarm import workers_for
         from tritonstore.recipes.sources import from_run
 
-        run = last_run(self._settings)
+        run = last_run(self._settings, but=run_id())
         if run is None:
             return  # the first run here
         backends = open_backends(self._settings)
@@ -95,13 +95,25 @@ _ahead: _Ahead | None = None
 
 
 def start(settings: Settings) -> None:
-    """Start once in a process, if the settings ask for it, and not in the processes that this one starts."""
+    """Start once in a process, if the settings ask for it, and not in the processes that this one starts.
+
+    Raises nothing: the export needs nothing of this.
+    """
     global _ahead
-    if not settings.prewarm or settings.mode != "readwrite" or _ahead is not None:
+    if not settings.prewarm or settings.mode != "readwrite" or _ahead is not None or not first_to_prewarm():
         return
-    os.environ["TRITONSTORE_PREWARM"] = "0"  # ten export workers would start ten pools
-    _ahead = _Ahead(settings, list(sys.path))
-    _ahead.thread.start()
+    try:
+        # All that the thread needs is imported before it runs: a child that the program forks while another thread
+        # imports would wait for that module for ever. And each backend's module is imported by opening it.
+        from tritonstore.maintenance.inventory import open_backends
+
+        importlib.import_module("tritonstore.recipes.prewarm")
+        for backend in open_backends(settings):
+            backend.close()
+        _ahead = _Ahead(settings, list(sys.path))
+        _ahead.thread.start()
+    except Exception as error:
+        speak(f"prewarm does not start: {type(error).__name__}: {error}")
 
 
 def patience(kernel: tuple[str, str]) -> float | None:

@@ -79,8 +79,9 @@ class Asker:
             self._target = wanted
 
     def _ask(self, recipe: Recipe) -> Said:
-        kernel, arguments = rebuild(recipe)
         assert self._session is not None
+        self._session.close()  # a module may ask for the real driver when it is imported
+        kernel, arguments = rebuild(recipe)
         self._session.declare()
         key = keys.call_key(kernel, arguments)
         if self._purpose == RECOMPUTE and key.digest != recipe.digest:

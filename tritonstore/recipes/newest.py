@@ -9,6 +9,8 @@ from tritonstore.recipes.recipe import question_of
 
 __all__ = ["Newest"]
 
+_LATEST = 2**63 - 1  # the database's integers end there, an entry's do not
+
 _ADD = """
 insert into newest values (?, ?, ?, ?)
 on conflict (question) do update set current = excluded.current, made = excluded.made, digest = excluded.digest
@@ -27,7 +29,8 @@ class Newest:
         """Take note of one entry; those that are `current`, made by today's toolchain, win over all others."""
         question = question_of(entry)
         if question is not None:
-            self._table.execute(_ADD, (question, current, entry.provenance.created, entry.digest))
+            made = min(entry.provenance.created, _LATEST)
+            self._table.execute(_ADD, (question, current, made, entry.digest))
 
     def holds(self, entry: Entry) -> bool:
         """Whether `entry` is the newest of all that ask its question."""

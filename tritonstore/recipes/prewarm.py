@@ -49,7 +49,9 @@ def _order(settings: Settings, purpose: str) -> dict[str, Any]:
     values = settings._asdict()
     for name in ("origins", "enabled", "prewarm"):
         del values[name]
-    if settings.target is not None:
+    values["target"] = None
+    # A target that is declared for where there is no GPU is not one to ask for in place of what was recorded.
+    if settings.target is not None and (settings.prefer_target or settings.origins["target"].startswith("argument")):
         values["target"] = ":".join(map(str, settings.target))
     values["urls"] = list(settings.urls)
     return {"settings": values, "purpose": purpose}

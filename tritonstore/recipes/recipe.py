@@ -11,6 +11,8 @@ from tritonstore.runrecord import MissFacts
 
 __all__ = ["Recipe", "of_entry", "of_miss", "question", "question_of"]
 
+_LONGEST = 86400.0  # seconds that an analysis may have taken, to be believed
+
 
 class Recipe(NamedTuple):
     """`arguments` holds ``[name, token, whether the caller's own dict held a tensor]`` in the kernel's order (see
@@ -77,6 +79,7 @@ def _recipe(
     wanted = 1 + max(map(_last_function, arguments), default=0)
     if len(names) < wanted or not all(type(name) is str for name in names[:wanted]):
         return None
+    seconds = seconds if 0.0 <= seconds < _LONGEST else 0.0  # somebody waits by it, and NaN is never over
     return Recipe(kernel[0], kernel[1], arguments, names[:wanted], target, seconds, digest, dict(parts), answer)
 
 

@@ -118,7 +118,8 @@ def from_run(
             seen.add(digest)
             if only is None or only.takes(entry):
                 plan.add(of_entry(entry), entry.provenance.created, keep=True)
-    for record in records:
+    # Run records are not signed: where a key is asked for, they name no module to import.
+    for record in records if signing is None else ():
         for miss in record.misses:
             if miss.digest not in seen and (only is None or only.takes_kernel(miss.module, miss.name)):
                 plan.add(of_miss(miss), miss.at, keep=True)

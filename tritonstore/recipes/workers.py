@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import signal
 import struct
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import msgpack
 from tritonstore.errors import TritonStoreError
 from tritonstore.recipes.recipe import Recipe
 
-__all__ = ["LENGTH", "Result", "WorkerError", "Workers", "frame"]
+__all__ = ["LENGTH", "Result", "WorkerError", "Workers", "command", "frame"]
 
 LENGTH = struct.Struct(">I")
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tritonstore.recipes.worker import main; main()"
@@ -45,6 +46,12 @@ class WorkerError(TritonStoreError):
     """Workers cannot be started here at all."""
 
 
+def command(path: list[str]) -> list[str]:
+    """How a worker is started. With -O as here: what Python compiles away is part of a key."""
+    optimised = [f"-{'O' * sys.flags.optimize}"] if sys.flags.optimize else []
+    return [sys.executable, *optimised, "-c", _START, json.dumps([each for each in path if isinstance(each, str)])]
+
+
 def frame(message: Any) -> bytes:
     """One message as it goes through a pipe."""
     data: bytes = msgpack.packb(message, use_bin_type=True)
@@ -54,10 +61,10 @@ def frame(message: Any) -> bytes:
 class _Worker:
     def __init__(self, order: bytes, path: list[str]) -> None:
         environ = {name: value for name, value in os.environ.items() if name not in ("TRITONSTORE", "TRITONSTORE_RUN")}
-        environ["TRITONSTORE_PREWARM"] = "0"
+        environ["TRITONSTORE_PREWARMING"] = "1"
         self.talk: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115, closed by `end`
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _START, json.dumps(path)],
+            command(path),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.talk,
@@ -66,6 +73,7 @@ class _Worker:
             start_new_session=True,  # Ctrl-C is for the parent, which then ends its workers
         )
         self.recipe: Recipe | None = None
+        self.number = 0
         self.ready = False
         self.deadline = time.monotonic() + _READY
         self._buffer = b""
@@ -80,8 +88,9 @@ class _Worker:
 
     def ask(self, recipe: Recipe, patience: float) -> None:
         self.recipe = recipe
+        self.number += 1
         self.deadline = time.monotonic() + patience
-        self.send(frame(list(recipe)))
+        self.send(frame([self.number, list(recipe)]))
 
     def fileno(self) -> int:
         assert self.process.stdout is not None
@@ -102,14 +111,18 @@ class _Worker:
             self._buffer = self._buffer[end:]
         return messages
 
+    def kill(self) -> None:
+        """End it and whatever a kernel's module has started in it: the session is its own."""
+        with suppress(OSError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
     def end(self, *, ended: bool = False) -> str:
         """End it, unless it has `ended` by itself, and say how it ended."""
         if ended:  # its output has; the process is on its way
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(_LAST)
         killed = self.process.poll() is None
-        if killed:
-            self.process.kill()
+        self.kill()
         code = self.process.wait()
         self.talk.seek(0)
         last = self.talk.read(1 << 20).decode(errors="replace").strip().rpartition("\n")[2][:200]
@@ -158,7 +171,7 @@ class Workers:
         self._stopped = True
         for worker in list(self._workers):
             with suppress(OSError):
-                worker.process.kill()
+                worker.kill()
 
     def close(self) -> None:
         """End all workers, at once."""
@@ -192,12 +205,12 @@ class Workers:
                 yield from self._ended(worker, "")
                 continue
             for message in messages:
-                if not worker.ready:
-                    worker.ready = True
-                    continue
-                recipe, worker.recipe = worker.recipe, None
-                assert recipe is not None
-                yield Result(recipe, *message)
+                number, *said = message
+                worker.ready = True
+                # What a module forked may speak up later; its answer is to no question of now.
+                if worker.recipe is not None and number == worker.number:
+                    recipe, worker.recipe = worker.recipe, None
+                    yield Result(recipe, *said)
         now = time.monotonic()
         for worker in list(self._workers):
             if now >= worker.deadline and (worker.recipe is not None or not worker.ready):
