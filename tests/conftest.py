@@ -6,6 +6,7 @@ No test may leave tritonstore installed, and none reaches the network except on 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = "cuda:90:32"
+
+# A shell's background job starts with SIGINT and SIGQUIT ignored, nohup's with SIGHUP, and so do all that tests start:
+# none of them would notice that it is interrupted.
+for _number, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 # Before any test module is imported: torch reads some of these once, at its import.
 for _name in [name for name in os.environ if name.startswith("TRITONSTORE")]:
