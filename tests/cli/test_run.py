@@ -73,14 +73,15 @@ def test_a_bad_setting_is_said_before_the_command_runs(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+# By os.write: the signal may come while "ready" is still being written, and a file of Python's refuses a second write.
 TRAP = """
-import signal, sys
+import os, signal, sys
 def handler(number, frame):
-    print("got", signal.Signals(number).name, flush=True)
+    os.write(1, b"got " + signal.Signals(number).name.encode() + b"\\n")
     sys.exit(9)
 for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGQUIT"):
     signal.signal(getattr(signal, name), handler)
-print("ready", flush=True)
+os.write(1, b"ready\\n")
 signal.pause()
 """
 
