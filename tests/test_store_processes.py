@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.flights import ask_all
 from tests.test_store import ANSWER, entry_path, key
 from tritonstore.entry import decode
 from tritonstore.store import open_store
@@ -195,18 +196,7 @@ def test_one_analysis_for_each_digest_over_all_processes(root: Path, start: Star
     for worker in workers:
         assert worker.hear() == "ready"
     for me, worker in enumerate(workers):
-        worker.send(f"""
-analysed = []
-for n in [(n * {2 * me + 1}) % 32 for n in range(32)]:
-    if store.lookup(key(n)) is None:
-        with store.claim(key(n)) as (outcome, answer):
-            if outcome == "analyse":
-                analysed.append(n)
-                store.publish(key(n), ANSWER, 0.5)
-            elif answer != ANSWER:
-                raise SystemExit("a wrong answer")
-say([analysed, store.counters.snapshot()])
-""")
+        worker.send(ask_all(2 * me + 1))
     analysed: list[int] = []
     for worker in workers:
         mine, counts = worker.hear()

@@ -13,7 +13,7 @@ import os
 import re
 from itertools import islice
 
-from tritonstore.backends.folders import make_folders
+from tritonstore.backends.folders import make_folders, write_whole
 
 __all__ = ["Quarantine"]
 
@@ -45,14 +45,5 @@ class Quarantine:
         self.digests().add(digest)
         make_folders(self.folder)
         path = os.path.join(self.folder, digest)
-        temporary = os.path.join(self.folder, f".{os.getpid()}.{os.urandom(6).hex()}.tmp")
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-            with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-                file.write(data)
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        write_whole(path, data)
         return path

@@ -6,7 +6,6 @@ many processes write at once without a lock, and a reader sees a record or none.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import struct
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from tritonstore.backends.folders import make_folders
+from tritonstore.backends.folders import make_folders, write_whole
 from tritonstore.errors import FormatError
 
 __all__ = [
@@ -277,19 +276,9 @@ def write(folder: str, name: FileName, data: bytes) -> str:
     Raises OSError.
     """
     path = os.path.join(folder, str(name))
-    temporary = os.path.join(folder, f".{name.owner}.{os.urandom(6).hex()}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        try:
-            descriptor = os.open(temporary, flags, 0o600)
-        except FileNotFoundError:
-            make_folders(folder)
-            descriptor = os.open(temporary, flags, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+        write_whole(path, data)
+    except FileNotFoundError:
+        make_folders(folder)
+        write_whole(path, data)
     return path

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.fleet.test_shared_folder import GROUP, USERS, User, run
+from tests.fleet.test_shared_folder import USERS, User, group_folder, run
 from tests.support.fault_store import HOUR, data, fill, in_shard, key, litter, place, set_age
 from tests.support.terminal import piped
 from tritonstore.backends.files import FilesBackend
@@ -111,15 +109,8 @@ def test_a_process_that_has_told_all_still_tells_that_it_ends(tmp_path: Path, en
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    parent = Path(tempfile.mkdtemp(prefix="tritonstore-faults-"))  # pytest's own folders are closed to other users
-    parent.chmod(0o711)
-    root = parent / "store"
-    root.mkdir()
-    if os.geteuid() == 0:
-        os.chown(root, -1, GROUP)
-    root.chmod(0o2770)
-    yield root
-    shutil.rmtree(parent)
+    with group_folder() as folder:
+        yield folder
 
 
 def test_a_lock_file_that_is_closed_to_the_group_is_made_anew(shared: Path) -> None:

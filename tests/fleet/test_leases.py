@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.flights import ask_all
 from tests.test_store_processes import CLAIM, PUBLISH, Start, Worker
 
 
@@ -64,18 +65,7 @@ def test_one_analysis_for_each_digest_over_all_processes(start: Start, tmp_path:
     for worker in workers:
         assert worker.hear() == "ready"
     for me, worker in enumerate(workers):
-        worker.send(f"""
-analysed = []
-for n in [(n * {2 * me + 1}) % 32 for n in range(32)]:
-    if store.lookup(key(n)) is None:
-        with store.claim(key(n)) as (outcome, answer):
-            if outcome == "analyse":
-                analysed.append(n)
-                store.publish(key(n), ANSWER, 0.5)
-            elif answer != ANSWER:
-                raise SystemExit("a wrong answer")
-say([analysed, store.counters.snapshot()])
-""")
+        worker.send(ask_all(2 * me + 1))
     analysed: list[int] = []
     for worker in workers:
         mine, counts = worker.hear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -51,8 +52,8 @@ backend = FilesBackend(root, shared=True)
 """
 
 
-@pytest.fixture
-def root() -> Iterator[Path]:
+@contextlib.contextmanager
+def group_folder() -> Iterator[Path]:
     """What an administrator makes: chgrp team; chmod 2770."""
     parent = Path(tempfile.mkdtemp(prefix="tritonstore-shared-"))  # pytest's own folders are closed to other users
     parent.chmod(0o711)
@@ -63,6 +64,12 @@ def root() -> Iterator[Path]:
     root.chmod(0o2770)
     yield root
     shutil.rmtree(parent)
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    with group_folder() as folder:
+        yield folder
 
 
 def run(user: User, root: Path, code: str, *, wait: bool = True) -> subprocess.Popen[str]:

@@ -32,7 +32,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     "keys/versions.py": {"exec": "text written in that file"},
     "maintenance/doctor.py": {"loads": "JSON, from a child that it has started itself"},
     "maintenance/prune.py": {"find_spec": "of torch and triton, to read their version files"},
-    "recipes/": {
+    "pytorch/rebuild.py": {
         "import_module": "prewarm and verify --recompute import the kernels that entries name, when a person asks",
         "find_spec": "to look whether such a module is there",
     },

@@ -14,7 +14,7 @@ import triton
 
 from tests.support.calls import Call, answer, digest, outcome
 from tests.support.sources import load
-from tests.support.switch import launch, switch_source
+from tests.support.switch import SAME_NAME, launch, switch_source
 
 
 class Row(NamedTuple):
@@ -86,19 +86,6 @@ def lazy(name):
 """
 ROOT = switch_source("cfg.X == 1", preamble=MODULE + "cfg = plain(X=1)\n")
 INNER = switch_source("pkg.cfg.X == 1", preamble=MODULE + "cfg = plain(X=1)\npkg = plain(cfg=cfg)\n")
-SAME_NAME = """
-@triton.jit
-def cdiv(p, q):
-    return p * 1.0
-@triton.jit
-def kernel(x, y):
-    i = tl.program_id(0)
-    tl.cdiv(i, i)
-    if cdiv(i, i).dtype == tl.int32:
-        tl.store(x, 1.0)
-    else:
-        tl.store(y, 1.0)
-"""
 OTHER_TEXT = "lambda: ast.parse('def f({0}):\\n    tl.store({1}, 1.0)')"
 
 BY_SIGNATURE = tuple(int(number) for number in triton.__version__.split(".")[:2]) >= (3, 7)

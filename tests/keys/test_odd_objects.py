@@ -13,22 +13,8 @@ import triton.language as tl
 from tests.support.calls import Call, answer, digest, outcome
 from tests.support.elsewhere import run_python
 from tests.support.sources import load
-from tests.support.switch import launch, switch_source
+from tests.support.switch import SAME_NAME, launch, switch_source
 from tritonstore.keys import call_key
-
-SAME_NAME = """
-@triton.jit
-def cdiv(p, q):
-    return p * 1.0
-@triton.jit
-def kernel(x, y):
-    i = tl.program_id(0)
-    tl.cdiv(i, i)
-    if cdiv(i, i).dtype == tl.int32:
-        tl.store(x, 1.0)
-    else:
-        tl.store(y, 1.0)
-"""
 
 
 @pytest.mark.parametrize("owner", [tl.tensor, triton.Config], ids=lambda owner: str(owner.__qualname__))

@@ -26,7 +26,7 @@ from tests.support.programs import Looks, Meaning, build
 from tritonstore.errors import Bypass
 from tritonstore.keys import call_key
 from tritonstore.keys.arguments import ELEMENTS
-from tritonstore.recipes.rebuild import NotRebuilt, rebuild
+from tritonstore.pytorch.rebuild import NotRebuilt, rebuild
 from tritonstore.recipes.recipe import Recipe
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 import triton
-from torch import nn
 from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 from torch.nn import functional
 from triton.backends.compiler import GPUTarget
@@ -22,7 +21,7 @@ import tritonstore
 from tritonstore.replacement import apply, plan
 from tritonstore.replacement.call import values
 
-from .conftest import export
+from .conftest import Function, export
 
 
 def test_the_kernels_compute_what_pytorch_does(root: Path) -> None:
@@ -47,15 +46,6 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
         [(1, 4, 30, 128), (1, 2, 9, 128)],
     ),
 }
-
-
-class Function(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Any) -> Any:
-        return self.function(*inputs)
 
 
 def launched(name: str, dtype: torch.dtype) -> tuple[Any, dict[str, Any]]:

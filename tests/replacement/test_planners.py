@@ -7,21 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional
 
 from tritonstore.replacement import Planner, Registry, Verdict, apply, plan, shipped, unsupported
 
-from .conftest import export
-
-
-class Function(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Any) -> Any:
-        return self.function(*inputs)
+from .conftest import Function, export
 
 
 def decided(function: Callable[..., Any], *inputs: Any, **shapes: Any) -> Any:

@@ -11,6 +11,24 @@ from tritonstore.errors import StoreError
 from tritonstore.flight import Flight
 
 
+def ask_all(stride: int) -> str:
+    """A program for a process with a `store`: 32 questions, in an order that `stride` gives, each answered or analysed.
+
+    It says which it has analysed, and its counters."""
+    return f"""
+analysed = []
+for n in [(n * {stride}) % 32 for n in range(32)]:
+    if store.lookup(key(n)) is None:
+        with store.claim(key(n)) as (outcome, answer):
+            if outcome == "analyse":
+                analysed.append(n)
+                store.publish(key(n), ANSWER, 0.5)
+            elif answer != ANSWER:
+                raise SystemExit("a wrong answer")
+say([analysed, store.counters.snapshot()])
+"""
+
+
 class OneLease:
     """A lease source with one scripted lease: `grants` says what each attempt answers, the last one repeats."""
 

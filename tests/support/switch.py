@@ -10,6 +10,21 @@ import torch
 from tests.support.calls import Call
 from tests.support.sources import load
 
+SAME_NAME = """
+@triton.jit
+def cdiv(p, q):
+    return p * 1.0
+@triton.jit
+def kernel(x, y):
+    i = tl.program_id(0)
+    tl.cdiv(i, i)
+    if cdiv(i, i).dtype == tl.int32:
+        tl.store(x, 1.0)
+    else:
+        tl.store(y, 1.0)
+"""
+"""A helper that is named as one of Triton's own."""
+
 
 def switch(condition: str, parameters: str = "v", preamble: str = "") -> Any:
     """The kernel `kernel(x, y, <parameters>)`, defined after the preamble."""

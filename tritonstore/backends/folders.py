@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 
-__all__ = ["TEMPORARY", "make_folders", "open_to_group", "temporary_name"]
+__all__ = ["TEMPORARY", "make_folders", "open_to_group", "temporary_name", "write_whole"]
 
 TEMPORARY = re.compile(r"\.[A-Za-z0-9-]{1,64}\.[0-9]{1,10}\.[0-9a-f]{16}\.tmp\Z")  # what is not finished
 _HOST = re.sub(r"[^A-Za-z0-9-]", "-", os.uname().nodename)[:64] if hasattr(os, "uname") else ""
@@ -19,6 +19,23 @@ _AT_MOST = 0o664  # of a file: nobody outside the group may write, even at umask
 def temporary_name() -> str:
     """A name that no other process makes: with the host, as process ids repeat on the hosts that share a folder."""
     return f".{_HOST or 'host'}.{os.getpid()}.{os.urandom(8).hex()}.tmp"
+
+
+def write_whole(path: str, data: bytes, *, mode: int = 0o600, temporary: str = "") -> None:
+    """Put `data` at `path`, whole or not at all, by way of a file named `temporary` beside it; replaces what is there.
+
+    Raises OSError.
+    """
+    temporary = os.path.join(os.path.dirname(path), temporary or temporary_name())
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:  # Ctrl-C, too, and that may come before the file is there
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def make_folders(path: str, *, shared: bool = False, root: str = "") -> None:

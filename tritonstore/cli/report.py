@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 import click
 
+from tritonstore.backends.folders import write_whole
 from tritonstore.cli.console import say, size
 from tritonstore.cli.explain import explained
 from tritonstore.cli.options import examples, opened, store_option
@@ -38,21 +38,8 @@ def command(file: str, run_id: str | None, last: bool, every: bool, url: str | N
     title = "tritonstore: all runs" if every else f"tritonstore: run {record.run}"
     data = page(record, told, title).encode("utf-8", "replace")
     try:
-        _write(file, data)
+        write_whole(os.path.abspath(file), data, mode=0o666)  # less what the umask takes, as any file of a user's
     except OSError as error:
         raise click.FileError(file, error.strerror or str(error)) from error
     say(f"{file}: {size(len(data))}")
     return 0
-
-
-def _write(file: str, data: bytes) -> None:
-    """Replace `file` by `data`, whole or not at all. Raises OSError."""
-    temporary = f"{file}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "xb") as out:
-            out.write(data)
-        os.replace(temporary, file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise

@@ -16,7 +16,7 @@ import time
 import msgpack
 
 import tritonstore
-from tritonstore.backends.folders import make_folders
+from tritonstore.backends.folders import make_folders, write_whole
 from tritonstore.settings import Settings
 
 _VERSION = 1
@@ -89,16 +89,7 @@ class FileDigests:
         folder = os.path.dirname(self._path)
         with contextlib.suppress(OSError):
             make_folders(folder)
-            temporary = os.path.join(folder, f"{_TEMPORARY}{os.urandom(8).hex()}")
-            try:
-                descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                with open(descriptor, "wb") as file:
-                    file.write(data)
-                os.replace(temporary, self._path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            write_whole(self._path, data, temporary=f"{_TEMPORARY}{os.urandom(8).hex()}")
             _sweep(folder)
 
 

@@ -10,6 +10,7 @@
     channels   Dynamo's counters, artifacts in the structured trace
     session    the way of one call: key, look up, or analyse, prove and publish
     install    patch all or nothing, restore exactly
+    rebuild    a stored question as a kernel and arguments, to be asked again
     autoload   the `torch.backends` entry point behind TRITONSTORE=1
 
 Importing this package imports neither torch nor triton: the entry point runs while torch is being imported.

@@ -5,9 +5,8 @@
     workers    processes that work through recipes, and survive what a kernel's module does when it is imported
     ahead      TRITONSTORE_PREWARM: the last run's questions, answered beside an export
 
-and in those processes, which know torch and Triton:
+and in those processes, where torch and Triton are (pytorch/rebuild.py makes a kernel and arguments of a recipe):
 
-    rebuild    recipe → kernel and arguments
     asking     asks PyTorch, through the store (prewarm) or past it (verify --recompute)
     worker     the process
     prewarm    what people call

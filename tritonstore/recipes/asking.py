@@ -26,8 +26,8 @@ from tritonstore.keys.encoding import part_digest
 from tritonstore.keys.integrity import snapshot
 from tritonstore.keys.toolchain import toolchain
 from tritonstore.pytorch.install import ask_through
+from tritonstore.pytorch.rebuild import NotRebuilt, rebuild
 from tritonstore.pytorch.session import Session
-from tritonstore.recipes.rebuild import NotRebuilt, rebuild
 from tritonstore.recipes.recipe import Recipe
 from tritonstore.settings import Settings
 from tritonstore.store import AnalysisStore, open_settings
