@@ -198,6 +198,11 @@ def recorded(folder: Path) -> Recipe:
         ("", "gone", "no scale in lately"),
         ("raise ValueError('not today')", "import", "ValueError: not today"),
         ("raise SystemExit(3)", "import", "SystemExit: 3"),
+        (
+            "class Mute(BaseException):\n    def __str__(self):\n        raise ValueError\nraise Mute",
+            "import",
+            "Mute, importing",
+        ),
         ("import a_package_that_is_not_there", "import", "a_package_that_is_not_there"),
         ("def scale(): pass", "no-kernel", "no @triton.jit function any more"),
         ("scale = 3", "no-kernel", "no @triton.jit function any more"),

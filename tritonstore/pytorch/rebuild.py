@@ -132,7 +132,10 @@ def _member(module: Any, name: str) -> Any:
 
 
 def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:300]
+    try:
+        return f"{type(error).__name__}: {error}"[:300]
+    except Exception:  # a module's own exception, whose words are its own affair
+        return type(error).__name__
 
 
 def _argument(token: list[Any], functions: _Functions) -> Any:
