@@ -76,7 +76,7 @@ def _artifact_class(base: Any) -> Any:
 
 def _adopt(digest: str, data: bytes) -> None:
     install: Any = sys.modules.get("tritonstore.pytorch.install")
-    session = None if install is None else install._installer.session
+    session = None if install is None else install.active()
     if session is not None:
         session.adopt(digest, data)
         return

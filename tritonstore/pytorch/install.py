@@ -72,8 +72,13 @@ def installed(store: Any = None, **settings: Any) -> Iterator[None]:
 
 def stats() -> dict[str, Any]:
     """The counters of the installed store (see counters.py); empty when nothing is installed."""
-    session = _installer.session
+    session = active()
     return {} if session is None else session.counters.snapshot()
+
+
+def active() -> Session | None:
+    """What is installed in this process; None where nothing is."""
+    return _installer.session
 
 
 def ask_through(session: Session, question: tuple[Any, Any, Any]) -> Any:

@@ -39,7 +39,7 @@ def device_supports(min_capability: int, device: Any) -> bool:
 
 
 def _settings() -> Settings:
-    from tritonstore.pytorch.install import _installer
+    from tritonstore.pytorch.install import active
 
-    session = _installer.session
+    session = active()
     return Settings.load() if session is None else session.settings

@@ -193,9 +193,9 @@ def _line(error: Exception) -> str:
 @contextlib.contextmanager
 def _answering(store: Any) -> Iterator[None]:
     """Let a store answer PyTorch's questions for the block."""
-    from tritonstore.pytorch.install import _installer, installed
+    from tritonstore.pytorch.install import active, installed
 
-    if store is None and _installer.session is not None:
+    if store is None and active() is not None:
         yield
         return
     with installed(store):
