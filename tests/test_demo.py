@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import os
@@ -134,8 +133,8 @@ def test_a_wrong_answer_in_the_store_is_seen(tmp_path: Path) -> None:
     assert len(stored) == cold.line["analyses"] > 0
     for path in stored:
         good = entry.decode(path.read_bytes())
-        bad = dataclasses.replace(good.access, writes=(), can_fuse_epilogue=False)
-        path.write_bytes(entry.encode(dataclasses.replace(good, access=bad)))
+        bad = good.access._replace(writes=(), can_fuse_epilogue=False)
+        path.write_bytes(entry.encode(good._replace(access=bad)))
     warm = run("warm", options, progress)
     assert warm.line["analyses"] == 0
     assert not warm.line["identical"]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tritonstore.errors import FormatError
 
 __all__ = ["AccessResult"]
 
 
-@dataclass(frozen=True, slots=True)
-class AccessResult:
+class AccessResult(NamedTuple):
     """The arguments that one launch reads and writes, by parameter name and in parameter order.
 
     `reads` and `can_fuse_epilogue` are None where PyTorch does not say (torch 2.11 answers with the written

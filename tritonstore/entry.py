@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgpack
 
@@ -20,7 +19,7 @@ from tritonstore.errors import FormatError
 
 __all__ = [
     *("MAGIC", "MAX_DEPTH", "MAX_SIZE", "TAG_MAGIC", "TAG_SIZE", "VERSION"),
-    *("Entry", "Provenance", "decode", "encode", "matches", "split_tag"),
+    *("Entry", "Provenance", "decode", "decode_answer", "encode", "split_tag"),
 ]
 
 # entry   = MAGIC version length checksum payload [tag]   nothing may follow
@@ -55,13 +54,15 @@ MAX_DEPTH = 16  # lists and dicts inside each other in `detail`
 _HEADER = struct.Struct(">8sBI32s")
 _MOST = MAX_SIZE - TAG_SIZE - _HEADER.size  # bytes of a payload: every entry has room for a tag
 _HEX = re.compile(r"[0-9a-f]{64}\Z").match
+_NOT_MSGPACK = (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException)
 _FIELDS = 5
+_START = bytes([0x90 | _FIELDS])  # msgpack's mark of a list of so many
 _INT_LOW, _INT_HIGH = -(1 << 63), 1 << 64
 _SCALARS = frozenset({type(None), bool, float, str, bytes})
 
 
 class KeyLike(Protocol):
-    """What `matches` needs of a key."""
+    """What `decode_answer` needs of a key."""
 
     @property
     def digest(self) -> str: ...
@@ -69,8 +70,7 @@ class KeyLike(Protocol):
     def parts(self) -> Mapping[str, str]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(NamedTuple):
     """Where an answer came from: `created` in Unix seconds, `seconds` the analysis took, `writer` program and
     version.
     """
@@ -80,8 +80,7 @@ class Provenance:
     writer: str
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One stored answer. `parts` maps a key part's name to its digest; `detail` is plain data for people and
     tools.
     """
@@ -102,7 +101,7 @@ def encode(entry: Entry) -> bytes:
     access.check_shape()
     fields = [
         entry.digest,
-        [[name, digest] for name, digest in entry.parts.items()],
+        _pairs(entry.parts),
         [None if access.reads is None else list(access.reads), list(access.writes), access.can_fuse_epilogue],
         entry.detail,
         [origin.created, origin.seconds, origin.writer],
@@ -114,13 +113,52 @@ def encode(entry: Entry) -> bytes:
     return _HEADER.pack(MAGIC, VERSION, len(payload), sha256(payload).digest()) + payload
 
 
-def decode(data: bytes, *, detail: bool = True) -> Entry:
+def decode(data: bytes) -> Entry:
     """The entry in `data`, whose tag (if it has one) is not checked here. Raises FormatError for everything that
     `encode` would not have written, and nothing else.
-
-    Without `detail` that part, which is nine tenths of the work and no part of the answer, is neither looked at nor
-    given.
     """
+    payload = _payload(data)
+    try:
+        fields = msgpack.unpackb(payload, **_bounds(len(payload)))
+    except _NOT_MSGPACK as error:
+        raise FormatError("is not msgpack of the closed kind") from error
+    entry = _from_fields(fields)
+    if _pack(fields) != payload:
+        raise FormatError("is not in its one spelling")
+    return entry
+
+
+def decode_answer(data: bytes, key: KeyLike) -> tuple[AccessResult, Provenance] | None:
+    """What the entry in `data` says to exactly `key`, and where that came from; None if it answers another question,
+    be it one of the same digest.
+
+    Raises FormatError as `decode`, but for the detail: that is nine tenths of an entry and no part of the answer, and
+    is not looked at.
+    """
+    payload = _payload(data)
+    asked = _START + _pack(key.digest) + _pack(_pairs(key.parts))
+    if not payload.startswith(asked):  # as there is one spelling, it is not the entry of this key
+        decode(data)  # which may be no entry at all
+        return None
+    rest = payload[len(asked) :]
+    try:
+        unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(rest)), **_bounds(len(rest)))
+        unpacker.feed(rest)
+        access = unpacker.unpack()
+        unpacker.skip()
+        provenance = unpacker.unpack()
+        if unpacker.tell() != len(rest):
+            raise ValueError("something behind the fields")
+    except _NOT_MSGPACK as error:
+        raise FormatError("is not msgpack of the closed kind") from error
+    answer = _access(access), _provenance(provenance)
+    if not (rest.startswith(_pack(access)) and rest.endswith(_pack(provenance))):
+        raise FormatError("is not in its one spelling")
+    return answer
+
+
+def _payload(data: bytes) -> bytes:
+    """The payload of an entry with a right header, length and checksum."""
     if len(data) > MAX_SIZE:
         raise FormatError(f"larger than {MAX_SIZE} bytes")
     if len(data) < _HEADER.size:
@@ -138,36 +176,20 @@ def decode(data: bytes, *, detail: bool = True) -> Entry:
         raise FormatError(f"larger than {MAX_SIZE} bytes")
     if sha256(payload).digest() != checksum:
         raise FormatError("has a wrong checksum")
-    bounds: dict[str, Any] = dict.fromkeys(("max_str_len", "max_bin_len", "max_array_len", "max_map_len"), length)
-    bounds |= {"max_ext_len": 0, "raw": False, "strict_map_key": True}
-    try:
-        fields = msgpack.unpackb(payload, **bounds) if detail else _without_detail(payload, bounds)
-    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
-        raise FormatError("is not msgpack of the closed kind") from error
-    entry = _from_fields(fields)
-    if not (_pack(fields) == payload if detail else _spelled(fields, payload)):
-        raise FormatError("is not in its one spelling")
-    return entry
+    return payload
 
 
-def _without_detail(payload: bytes, bounds: dict[str, Any]) -> list[Any]:
-    """The fields, with an empty map in place of the detail. Raises as `msgpack.unpackb`."""
-    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(payload)), **bounds)
-    unpacker.feed(payload)
-    unpacker.read_array_header()  # of how many, `_spelled` looks at
-    before = [unpacker.unpack() for _ in range(_FIELDS - 2)]
-    unpacker.skip()
-    fields = [*before, {}, unpacker.unpack()]
-    if unpacker.tell() != len(payload):
-        raise ValueError("something behind the fields")
-    return fields
-
-
-def _spelled(fields: list[Any], payload: bytes) -> bool:
-    """Whether the fields around the detail stand in `payload` in their one spelling."""
-    *before, _, last = fields
-    head = _pack(before)[1:]  # less the mark of a list of that length
-    return payload[0] == 0x90 | _FIELDS and payload.startswith(head, 1) and payload.endswith(_pack(last))
+def _bounds(most: int) -> dict[str, Any]:
+    """What msgpack may make of so many bytes: no list that is longer than the bytes that claim to hold it."""
+    return {
+        "max_str_len": most,
+        "max_bin_len": most,
+        "max_array_len": most,
+        "max_map_len": most,
+        "max_ext_len": 0,
+        "raw": False,
+        "strict_map_key": True,
+    }
 
 
 def split_tag(data: bytes) -> tuple[bytes, bytes | None]:
@@ -180,11 +202,8 @@ def split_tag(data: bytes) -> tuple[bytes, bytes | None]:
     return (body, tag[len(TAG_MAGIC) :]) if len(body) == _HEADER.size + length else (data, None)
 
 
-def matches(entry: Entry, key: KeyLike) -> bool:
-    """Whether `entry` answers exactly `key`: same digest, same parts in the same order. A digest alone is not
-    trusted.
-    """
-    return entry.digest == key.digest and list(entry.parts.items()) == list(key.parts.items())
+def _pairs(parts: Mapping[str, str]) -> list[list[str]]:
+    return [[name, digest] for name, digest in parts.items()]
 
 
 def _pack(fields: Any) -> bytes:
@@ -206,15 +225,12 @@ def _from_fields(fields: Any) -> Entry:
     if type(detail) is not dict:
         raise FormatError("detail is not a map")
     _check_plain(detail, MAX_DEPTH)
-    created, seconds, writer = _list(provenance, 3, "provenance")
-    if type(created) is not int or not 0 <= created < _INT_HIGH or type(seconds) is not float:
-        raise FormatError("provenance is not [int, float, str]")
     return Entry(
         digest=_digest(digest, "digest"),
         parts=named,
         access=_access(access),
         detail=detail,
-        provenance=Provenance(created, seconds, _text(writer, "writer")),
+        provenance=_provenance(provenance),
     )
 
 
@@ -227,6 +243,13 @@ def _access(fields: Any) -> AccessResult:
     )
     result.check_shape()
     return result
+
+
+def _provenance(fields: Any) -> Provenance:
+    created, seconds, writer = _list(fields, 3, "provenance")
+    if type(created) is not int or not 0 <= created < _INT_HIGH or type(seconds) is not float:
+        raise FormatError("provenance is not [int, float, str]")
+    return Provenance(created, seconds, _text(writer, "writer"))
 
 
 def _list(value: Any, length: int | None, what: str) -> list[Any]:

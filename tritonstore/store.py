@@ -7,14 +7,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, Protocol
 
 from tritonstore.access import AccessResult
 from tritonstore.backends.registry import open_backend
 from tritonstore.counters import Counters
-from tritonstore.entry import Entry, Provenance, decode, encode, matches
+from tritonstore.entry import Entry, KeyLike, Provenance, decode, decode_answer, encode
 from tritonstore.errors import FormatError, StoreError
 from tritonstore.flight import Flight
 from tritonstore.forks import reset_in_children
@@ -31,13 +31,9 @@ _LONGEST = 86400.0  # seconds that an analysis may have taken, to be counted
 _REMEMBERED = 65536  # answers; some hundred bytes each
 
 
-class Key(Protocol):
+class Key(KeyLike, Protocol):
     """What the store needs of a `CallKey`."""
 
-    @property
-    def digest(self) -> str: ...
-    @property
-    def parts(self) -> Mapping[str, str]: ...
     def describe(self) -> dict[str, Any]: ...
 
 
@@ -106,7 +102,7 @@ class AnalysisStore:
                 provenance=Provenance(int(time.time()), float(seconds), WRITER),
             )
             data = encode(entry) if self._signing is None else self._signing.sign(encode(entry))
-            self._remember(entry, data)
+            self._remember(key, access, entry.provenance, data)
             if key.digest in self._refused:  # a store that never overwrites would keep the entry that was refused
                 self.tiers.delete(key.digest)
             if self.tiers.put(key.digest, data):
@@ -150,7 +146,7 @@ class AnalysisStore:
             return False
         if digest in self._quarantine.digests():
             return False
-        self._remember(entry, data)
+        self._remember(entry, entry.access, entry.provenance, data)
         return self.tiers.get(digest, lambda found: self._is_sound(digest, found)) is None and bool(
             self.tiers.put(digest, data)
         )
@@ -204,11 +200,11 @@ class AnalysisStore:
             self._refuse(key.digest, "quarantined", f"is not used: verification put it into {self._quarantine.folder}")
             return None
         started = time.perf_counter()
-        accepted: list[Entry] = []
+        accepted: list[tuple[AccessResult, Provenance]] = []
 
         def accept(data: bytes) -> bool | None:
-            entry = self._decode(key, data)
-            if entry is None:
+            answer = self._decode(key, data)
+            if answer is None:
                 return False
             try:
                 if self._signing is not None:
@@ -216,26 +212,25 @@ class AnalysisStore:
             except Unsigned as error:
                 self._refuse(key.digest, "unsigned", f"{error.problem}; it is made anew")
                 return None  # others may have its key: it stays until a signed one takes its place
-            accepted.append(entry)
+            accepted.append(answer)
             return True
 
         try:
             found = self.tiers.get(key.digest, accept)
         finally:
             self.counters.spend("store", time.perf_counter() - started)
-        return None if found is None else (self._remember(accepted[0], found[0]), self.tiers.names[found[1]])
+        return None if found is None else (self._remember(key, *accepted[0], found[0]), self.tiers.names[found[1]])
 
-    def _decode(self, key: Key, data: bytes) -> Entry | None:
+    def _decode(self, key: Key, data: bytes) -> tuple[AccessResult, Provenance] | None:
         # Not raised even if strict: damage on a disk is expected, and the answer to it is to analyse again.
         try:
-            entry = decode(data, detail=False)
+            answer = decode_answer(data, key)
         except FormatError as error:
             self.counters.fault("format", f"entry {key.digest} cannot be used ({error.problem}) and is made anew")
             return None
-        if not matches(entry, key):
+        if answer is None:
             self.counters.fault("mismatch", f"entry {key.digest} answers another question and is made anew")
-            return None
-        return entry
+        return answer
 
     def _refuse(self, digest: str, kind: str, why: str) -> None:
         # Once for each: a claim that waits for another worker looks many times.
@@ -260,15 +255,15 @@ class AnalysisStore:
             return False
         return True
 
-    def _remember(self, entry: Entry, data: bytes) -> _Remembered:
-        seconds = entry.provenance.seconds  # whoever wrote it; sums and records take no NaN and no centuries
-        remembered = _Remembered(entry.parts, entry.access, seconds if 0.0 <= seconds < _LONGEST else 0.0)
+    def _remember(self, key: KeyLike, access: AccessResult, origin: Provenance, data: bytes) -> _Remembered:
+        seconds = origin.seconds  # whoever wrote it; sums and records take no NaN and no centuries
+        remembered = _Remembered(dict(key.parts), access, seconds if 0.0 <= seconds < _LONGEST else 0.0)
         with self._lock:
-            self._memory[entry.digest] = remembered
+            self._memory[key.digest] = remembered
             if len(self._memory) > _REMEMBERED:
                 del self._memory[next(iter(self._memory))]
         if self.on_entry is not None:
-            self.on_entry(entry.digest, data)
+            self.on_entry(key.digest, data)
         return remembered
 
 

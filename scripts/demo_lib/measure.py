@@ -8,11 +8,21 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 import time
+from collections import Counter
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 SEAMS = ("identify_accessed_tensors", "identify_mutated_tensors")  # torch 2.13; torch 2.11
+# Who asks, by module and function: torch 2.11 and 2.13, looked up in their sources.
+CALLERS = {
+    ("triton_kernel_wrap", "triton_kernel_wrapper_mutation_functionalize"): "functionalization",
+    ("graph", "propagate_mutation"): "mutation propagation",
+    ("graph", "extract_autotune_inputs"): "autotuning inputs",
+    ("ir", "__init__"): "lowering",
+}
 
 
 def wrapper_module() -> Any:
@@ -43,11 +53,22 @@ def plain(answer: Any) -> Any:
     ]
 
 
+def caller(frame: FrameType | None) -> str:
+    """Which part of PyTorch asks: `frame` is the caller of the seam. A part that is not known keeps its own name."""
+    while frame is not None and frame.f_code.co_name == "get_mutated_tensors":  # PyTorch's own step in between
+        frame = frame.f_back
+    if frame is None:
+        return "nobody"
+    place = (str(frame.f_globals.get("__name__")).rpartition(".")[2], frame.f_code.co_name)
+    return CALLERS.get(place, ".".join(place))
+
+
 class Meter:
     """Counts of one process. `distinct` says which key a call has (None: this run has no keys)."""
 
     def __init__(self, distinct: Callable[[Any, dict[str, Any], Any], str] | None) -> None:
         self.calls = 0
+        self.callers: Counter[str] = Counter()
         self.analyses = 0
         self.seconds = 0.0
         self.overhead = 0.0  # seconds that measuring itself took; the export's seconds are without them
@@ -93,6 +114,7 @@ class Meter:
             answer = inner(kernel, kwargs, tma_descriptor_metadata or {})
             end = time.perf_counter()
             self.calls += 1
+            self.callers[caller(sys._getframe(1))] += 1
             self.seconds += end - start
             self.answers.append([kernel.fn.__name__, plain(answer), sorted(kwargs)])
             if self._distinct is not None:

@@ -24,6 +24,7 @@ from .checks import CHECKS
 ROOT = Path(__file__).resolve().parents[2]
 # PyTorch alone a second time: what differs there says nothing about a store.
 RUNS = ("pytorch", "again", "exact-dict", "cold", "warm")
+EXPECTED = ("functionalization", "mutation propagation", "lowering")
 CHOSEN = ("decode", "prefill_4", "prefill_16", "prefill_64", "prefill_64_batch2", "prefill_dynamic")
 
 
@@ -93,6 +94,7 @@ def run(
         "name": name,
         "workers": 1,
         "calls": done["calls"],
+        "callers": done["callers"],
         "analyses": done["analyses"],
         "distinct_keys": None if done["keys"] is None else len(done["keys"]),
         "analysis_seconds": round(done["analysis_seconds"], 3),
@@ -117,6 +119,14 @@ def same(expected: Path, found: Path, method: str) -> bool:
     return True
 
 
+def asked(lines: list[dict[str, Any]]) -> list[str]:
+    """Which parts of PyTorch asked, printed; and where a run was asked by others than PyTorch alone was."""
+    alone = lines[0]["callers"]
+    print("callers: " + ", ".join(f"{name} {count}" for name, count in sorted(alone.items())))
+    wrong = [f"no call came from PyTorch's {name}" for name in EXPECTED if not alone.get(name)]
+    return wrong + [f"{each['name']}: asked by {each['callers']}" for each in lines if each["callers"] != alone]
+
+
 def loading(lines: list[dict[str, Any]]) -> list[str]:
     """What went wrong in loading the packages that does not go wrong with PyTorch alone."""
     alone = lines[0]["loads"]
@@ -125,7 +135,11 @@ def loading(lines: list[dict[str, Any]]) -> list[str]:
         return []
     wrong = [f"{line['name']}: {method}: {r}" for line in lines for method, r in line["loads"].items() if r[0]]
     if not wrong:
-        print(f"packages: all {sum(len(line['loads']) for line in lines)} load and give eager PyTorch's numbers")
+        found = [result for line in lines for result in line["loads"].values()]
+        largest, how = max(result[2] for result in found), found[0][1]
+        print(
+            f"packages: all {len(found)} load{how and ' '}{how} and give eager PyTorch's numbers; largest {largest:.1e}"
+        )
     return wrong
 
 
@@ -195,10 +209,10 @@ def main() -> int:
             for moment, names in (("cold", [n for n in stores if n != "warm"]), ("warm", ["warm"])):
                 started = [pool.submit(run, n, stores[n], arguments, folder, progress) for n in names if n in stores]
                 # The second time every answer is there; with Inductor's own caches on, it may not even ask.
-                asked = CHECKS if set(RUNS) <= set(stores) else ()
-                seen = [pool.submit(check, name, folder) for name in asked]
+                chosen = CHECKS if set(RUNS) <= set(stores) else ()
+                seen = [pool.submit(check, name, folder) for name in chosen]
                 lines += [future.result() for future in started]
-                checks |= {f"{n} {moment}": future.result() for n, future in zip(asked, seen, strict=True)}
+                checks |= {f"{n} {moment}": future.result() for n, future in zip(chosen, seen, strict=True)}
         for line in lines:
             methods = arguments.methods.split(",")
             line["identical"] = all(same(folder / "pytorch", folder / line["name"], method) for method in methods)
@@ -216,6 +230,7 @@ def main() -> int:
         print("generated code: PyTorch alone does not generate the same twice here; not compared")
     else:
         wrong += [f"{line['name']}: the generated code is not PyTorch's" for line in lines if not line["identical"]]
+    wrong += asked(lines)
     wrong += loading(lines)
     for line in lines:
         if line["name"] == "cold" and line["analyses"] != line["distinct_keys"]:

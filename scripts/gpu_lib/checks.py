@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from demo_lib.measure import Meter, seam_name, wrapper_module
+
 
 def _pair() -> tuple[Any, Any]:
     """y = x * scale and its gradient, each a hand-written kernel, as one differentiable function."""
@@ -48,11 +50,15 @@ def compiled(url: str) -> dict[str, Any]:
     x = torch.randn(1000, device="cuda", requires_grad=True)
     run(x).backward()
     expected, x.grad = x.grad.clone(), None
+    meter = Meter(None)
     with tritonstore.installed(url=url):
+        seam = getattr(wrapper_module(), seam_name())
+        meter.count_calls()
         torch.compile(run)(x).backward()
         stats = tritonstore.stats()
+        setattr(wrapper_module(), seam_name(), seam)  # what was installed takes itself away again
     torch.testing.assert_close(x.grad, expected)
-    return _shown(stats)
+    return {**_shown(stats), "callers": dict(meter.callers)}
 
 
 def uncached(url: str) -> dict[str, Any]:
@@ -175,20 +181,25 @@ def tma_answers(url: str) -> dict[str, Any]:
 
 
 def targets(url: str) -> dict[str, Any]:
-    """The target is the device's, and a declared target does not push a real one aside."""
+    """The target is the current device's, each in turn; a declared target does not push a real one aside."""
     import torch
 
     import tritonstore
     from gpu_lib.kernels import scale_forward
     from tritonstore import keys
 
-    major, minor = torch.cuda.get_device_capability()
-    x = torch.zeros(8, device="cuda")
-    arguments = {"x": x, "y": x, "factor": 2.0, "n": 8, "BLOCK": 256}
+    found = []
     with tritonstore.installed(url=url, target="cuda:75:32"):
-        real = keys.call_key(scale_forward, arguments).describe()["target"]
-    assert real["arch"] == 10 * major + minor, real
-    return {"arch": real["arch"], "devices": torch.cuda.device_count()}
+        # Twice round: what was worked out for one device must not stay when another becomes the current one.
+        for index in 2 * list(range(torch.cuda.device_count())):
+            with torch.cuda.device(index):
+                x = torch.zeros(8, device="cuda")
+                arguments = {"x": x, "y": x, "factor": 2.0, "n": 8, "BLOCK": 256}
+                real = keys.call_key(scale_forward, arguments).describe()["target"]
+            major, minor = torch.cuda.get_device_capability(index)
+            assert real["arch"] == 10 * major + minor, (index, real)
+            found.append(real["arch"])
+    return {"devices": torch.cuda.device_count(), "arch": found}
 
 
 def _shown(stats: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 import warnings
@@ -22,10 +21,11 @@ from demo_lib.measure import Meter
 from demo_lib.methods import METHODS, Method
 from demo_lib.worker import install
 
+from . import load
+
 # The wrapper is host code; compiling it without optimisation takes a third of the time and changes no kernel.
 CONFIGS = {"aot_inductor.compile_wrapper_opt_level": "O0"}
 TEXT = (".cpp", ".h", ".json")
-_signals: list[int] = []
 HASHED = re.compile(r"\b(?:[a-z0-9]{2}/)?([a-z0-9]{40,64})\b")
 ARRAY = re.compile(r"^ *static constexpr int64_t (int_array_[0-9]+)\[\] = (\{[^}]*\});\n", re.MULTILINE)
 NUMBERED = re.compile(r"\bint_array_[0-9]+\b")
@@ -74,19 +74,9 @@ def export(method: Method, job: dict[str, Any], meter: Meter) -> dict[str, Any]:
     Path(job["folder"], f"{method.name}.json").write_text(json.dumps(generated(package), indent=1))
     numbers = package.with_suffix(".pt")
     torch.save((example, expected), numbers)
-    return {"event": "method", "method": method.name, "seconds": seconds, "load": load(package, numbers)}
-
-
-def load(package: Path, numbers: Path) -> list[Any]:
-    """How loading the package and comparing its numbers ended: 0, or the exit code and its reason."""
-    if not _signals:
-        command = [sys.executable, "-m", "gpu_lib.load", str(package), str(numbers)]
-        loaded = subprocess.run(command, capture_output=True, text=True, check=False)
-        package.unlink()
-        if loaded.returncode >= 0:
-            return [loaded.returncode, *(loaded.stderr.strip().splitlines()[-1:] if loaded.returncode else ())]
-        _signals.append(loaded.returncode)  # this machine cannot load packages: no need to try each
-    return [_signals[0], "PyTorch ended with a signal"]
+    loaded = load.apart(package, numbers)
+    package.unlink()
+    return {"event": "method", "method": method.name, "seconds": seconds, "load": loaded}
 
 
 def main(job: dict[str, Any]) -> None:
@@ -103,6 +93,7 @@ def main(job: dict[str, Any]) -> None:
     done = {
         "event": "done",
         "calls": meter.calls,
+        "callers": dict(meter.callers),
         "analyses": meter.analyses,
         "analysis_seconds": meter.seconds,
         "keys": sorted(meter.keys) if job["run"] not in ("pytorch", "again") else None,

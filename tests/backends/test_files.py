@@ -15,7 +15,7 @@ import pytest
 from tests.backends.contract import BackendContract, digest
 from tritonstore.backends.base import MAX_SIZE, Backend
 from tritonstore.backends.files import FilesBackend
-from tritonstore.backends.leases import FileLease, is_remote
+from tritonstore.backends.leases import FileLease, is_remote, is_remote_by
 from tritonstore.errors import StoreError, StoreUnavailable
 
 DAY = 86400.0
@@ -476,8 +476,10 @@ garbage
 )
 def test_network_file_systems_are_told_by_the_mount_table(tmp_path: Path, folder: str, remote: bool) -> None:
     (tmp_path / "mountinfo").write_text(MOUNTS)
-    assert is_remote(folder, str(tmp_path / "mountinfo")) is remote
-    assert is_remote(folder, str(tmp_path / "absent")) is False
+    assert is_remote_by(folder, str(tmp_path / "mountinfo")) is remote
+    assert is_remote_by(folder, str(tmp_path / "absent")) is False
+    assert is_remote(str(tmp_path)) is is_remote_by(str(tmp_path), "/proc/self/mountinfo")
+    assert is_remote(str(tmp_path / "absent")) is is_remote(str(tmp_path))
 
 
 def test_on_a_network_file_system_a_marker_names_its_owner(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,12 +158,11 @@ def test_a_bundle_beyond_the_stores_limit(cli: Cli, store: list[str], tmp_path: 
 
 
 def test_load_in_part(cli: Cli, tmp_path: Path) -> None:
-    from dataclasses import replace
 
     from tritonstore.entry import encode
     from tritonstore.maintenance.bundle import write
 
-    good, bad = entry(1), replace(entry(2), digest="ab" * 32)
+    good, bad = entry(1), entry(2)._replace(digest="ab" * 32)
     bundle = str(tmp_path / "mixed.tsb")
     write(bundle, [(each.digest, encode(each)) for each in (good, bad)], "test")
     done = cli("load", bundle)

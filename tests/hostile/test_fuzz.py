@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +160,7 @@ def test_a_record_whose_numbers_cannot_be_added_or_shown_is_refused(changes: dic
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -5.0, 1e12])
 def test_an_entry_cannot_spoil_the_counts_of_those_who_use_it(seconds: float, tmp_path: Path) -> None:
     made = fuzz.made_entry(1)
-    fill(str(tmp_path), [replace(made, provenance=replace(made.provenance, seconds=seconds))])
+    fill(str(tmp_path), [made._replace(provenance=made.provenance._replace(seconds=seconds))])
     store = open_store(f"file://{tmp_path}")
     assert store.lookup(SimpleKey(made.digest, made.parts)) == made.access
     assert store.counters.snapshot()["seconds_saved"] == 0.0

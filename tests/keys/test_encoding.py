@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tritonstore.keys.encoding import encode, key_digest, part_digest
+from tritonstore.keys.encoding import encode, key_digest, packed_digest, part_digest
 
 ATOMS = (
     st.none()
@@ -35,6 +35,14 @@ def same(left: Any, right: Any) -> bool:
 @given(VALUES, VALUES)
 def test_equal_bytes_exactly_for_equal_values(left: Any, right: Any) -> None:
     assert (encode(left) == encode(right)) is same(left, right)
+    assert (packed_digest("p", left) == packed_digest("p", right)) is same(left, right)
+
+
+@given(VALUES)
+def test_packed_or_not_a_record_has_one_digest_for_each_name(value: Any) -> None:
+    again = tuple(value) if type(value) is list else value
+    assert packed_digest("p", value) == packed_digest("p", again)
+    assert len({packed_digest("p", value), packed_digest("q", value), part_digest("p", value)}) == 3
 
 
 @given(st.lists(st.text()), st.lists(st.text()))
@@ -48,10 +56,17 @@ def test_items_cannot_flow_into_each_other(left: list[str], right: list[str]) ->
 )
 def test_python_equality_is_not_ours(left: Any, right: Any) -> None:
     assert encode(left) != encode(right)
+    assert packed_digest("p", left) != packed_digest("p", right)
 
 
 def test_a_nan_is_equal_to_itself() -> None:
     assert encode(math.nan) == encode(math.nan)
+
+
+@pytest.mark.parametrize("value", [1j, type("Text", (str,), {})("x"), type("Number", (int,), {})(1)])
+def test_nothing_of_another_type_is_packed(value: object) -> None:
+    with pytest.raises(TypeError, match="a key record holds a"):
+        packed_digest("p", [value])
 
 
 @pytest.mark.parametrize("value", [{}, set(), object(), 1j, range(3), bytearray(b"a")])

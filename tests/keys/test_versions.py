@@ -22,7 +22,11 @@ from tritonstore.keys.versions import Versions, notices_changes, plain_dict
 
 
 def contents(namespace: dict[Any, Any]) -> int:
-    """A number as `dict_version` should give it: another one after each change, and no other after none."""
+    """As `dict_version` should be: another number after each change, the same after none, and none for two dicts."""
+    return id(namespace) ^ of_contents(namespace)
+
+
+def of_contents(namespace: dict[Any, Any]) -> int:
     return hash(repr([(name, id(value)) for name, value in namespace.items() if not str(name).startswith("__")]))
 
 
@@ -53,7 +57,7 @@ def test_what_notices_every_change_is_believed() -> None:
     assert notices_changes(contents)
 
 
-@pytest.mark.parametrize("version", [of_names, of_length, ever_new, refuses, id, lambda namespace: 7])
+@pytest.mark.parametrize("version", [of_names, of_length, of_contents, ever_new, refuses, id, lambda namespace: 7])
 def test_what_misses_a_change_is_not_believed(version: Callable[[Any], int]) -> None:
     assert not notices_changes(version)
 
@@ -97,6 +101,23 @@ def test_a_class_is_known_by_its_own_dict() -> None:
     held.keep(held.now())
     owner.name = 2  # type: ignore[attr-defined]
     assert not held.known(held.now())
+
+
+def test_a_dict_that_takes_anothers_place_in_its_owner_is_seen() -> None:
+    owner = type("Owner", (), {})()
+    owner.a = 1
+    held = Versions([], [owner])
+    held.keep(held.now())
+    assert held.known(held.now())
+    before, owner.__dict__ = owner.__dict__, dict(owner.__dict__)
+    assert not held.known(held.now())
+    owner.__dict__ = before
+    assert held.known(held.now())
+    owner.a = 2
+    assert not held.known(held.now())
+    bare = Versions([], [type("Owner", (), {})()])
+    bare.keep(bare.now())
+    assert not bare.known(bare.now()), "an empty dict may take another one over unseen"
 
 
 @pytest.fixture(params=["versions", "contents"])

@@ -6,7 +6,6 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -185,7 +184,7 @@ def test_more_than_a_limit(path: Path) -> None:
 def test_new_and_known(path: Path, tmp_path: Path) -> None:
     backend = FilesBackend(str(tmp_path / "store"))
     fill(backend.root, MADE[:3], used=1_700_000_000)
-    own = replace(MADE[3], provenance=replace(MADE[3].provenance, created=5))
+    own = MADE[3]._replace(provenance=MADE[3].provenance._replace(created=5))
     fill(backend.root, [own])
     result = load(opened(path.read_bytes()), [backend])
     assert (result.new, result.known, result.refused) == (4, 4, [])
@@ -218,7 +217,7 @@ def test_a_dry_run_stores_nothing(path: Path) -> None:
 
 
 def test_in_part_only_on_request() -> None:
-    newer = replace(MADE[1], digest="ab" * 32)  # as another key schema would have it
+    newer = MADE[1]._replace(digest="ab" * 32)  # as another key schema would have it
     both = [pairs()[0], (newer.digest, encode(newer))]
     body = squeezed(b"".join(data for _, data in both))
     data = sealed(body, manifest_of([listed(content, digest) for digest, content in both]))

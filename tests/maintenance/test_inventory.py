@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ def test_what_is_wrong_with_an_entry(tmp_path: Path) -> None:
     fill(str(tmp_path), [sound, torn])
     Path(place(str(tmp_path), torn.digest)).write_bytes(encode(torn)[:-1])
     wrong_name = "ab" * 32
-    fill(str(tmp_path), [replace(renamed, digest=wrong_name)])
+    fill(str(tmp_path), [renamed._replace(digest=wrong_name)])
     path = Path(place(str(tmp_path), "cd" * 32))
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(encode(other))
@@ -179,7 +178,7 @@ known = st.sampled_from(["kernel", "toolchain", "target", "arguments", "code", "
 
 @given(st.dictionaries(known, plain | st.dictionaries(known, plain, max_size=3), max_size=5))
 def test_whatever_an_entry_says_is_read_as_text(detail: dict[str, Any]) -> None:
-    odd = replace(entry(0), detail=detail)
+    odd = entry(0)._replace(detail=detail)
     for text in (*kernel_of(odd), *toolchain_of(odd), target_of(odd)):
         assert isinstance(text, str)
     Filter(["*"], ["*"], ["*"]).takes(odd)

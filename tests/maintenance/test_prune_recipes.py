@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ def asked(number: int, *, kernel: str, torch: str, made: int = 0) -> Entry:
     """An answer to the one question that is asked about `kernel`."""
     found = entry(number, kernel=kernel, torch=torch)
     detail = {**found.detail, "arguments": [["x", ["pointer", "*fp32"], True]], "code": [{"name": f"m.{kernel}"}]}
-    return replace(found, detail=detail, provenance=replace(found.provenance, created=made))
+    return found._replace(detail=detail, provenance=found.provenance._replace(created=made))
 
 
 @pytest.fixture

@@ -78,9 +78,8 @@ def test_what_is_there_stays(url: str) -> None:
     made = entry(1)
     store = open_store(url)
     store.tiers.put(made.digest, encode(made))
-    from dataclasses import replace
 
-    newer = replace(made, provenance=replace(made.provenance, created=9))
+    newer = made._replace(provenance=made.provenance._replace(created=9))
     assert store.adopt(made.digest, encode(newer)) is False
     assert store.tiers.get(made.digest) == (encode(made), 0)
     store.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ def falsified(folder: Path) -> Entry:
     (path,) = (folder / "v1").glob("??/*")
     entry = decode(path.read_bytes())
     reads = None if entry.access.reads is None else ()
-    false = replace(entry, access=AccessResult(reads, (), None if reads is None else False))
+    false = entry._replace(access=AccessResult(reads, (), None if reads is None else False))
     path.write_bytes(encode(false))
     return false
 

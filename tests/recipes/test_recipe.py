@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -97,7 +96,7 @@ def test_a_description_that_lacks_something_is_no_recipe(change: dict[str, Any])
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e9])
 def test_seconds_that_nobody_measured_are_none(seconds: float) -> None:
     """Somebody waits by them, and NaN is never over."""
-    made = replace(entry(DETAIL), provenance=Provenance(1, seconds, "test"))
+    made = entry(DETAIL)._replace(provenance=Provenance(1, seconds, "test"))
     found = of_entry(made)
     assert found is not None
     assert found.seconds == 0.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def spoil(store: FilesBackend, entry: Entry) -> None:
     """Another answer, in an entry that is sound in every other way."""
     access = entry.access
     reads = None if access.reads is None else access.writes
-    store.put(entry.digest, encode(replace(entry, access=AccessResult(reads, ("x",), access.can_fuse_epilogue))))
+    store.put(entry.digest, encode(entry._replace(access=AccessResult(reads, ("x",), access.can_fuse_epilogue))))
 
 
 def test_a_wrong_answer_is_found_and_set_aside(
@@ -61,7 +60,7 @@ def test_a_wrong_answer_is_found_and_set_aside(
     right, wrong, changed = found["asked.scale"], found["asked.copy"], found["edited.copy"]
     spoil(store, wrong)
     parts = {**right.parts, "toolchain": "0" * 64}
-    other = replace(right, digest=key_digest(parts), parts=parts)
+    other = right._replace(digest=key_digest(parts), parts=parts)
     store.put(other.digest, encode(other))
     write(folder, "edited", OTHER.replace("1 + tl.load(x", "2 + tl.load(x"))
     assert main(["verify", "--store", url]) == 0  # its checksum is right

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from tritonstore.settings import Settings
 def asked(number: int, kernel: str, *, seconds: float, made: int) -> Entry:
     found = entry(number, kernel=kernel)
     detail = {**found.detail, "arguments": [["x", ["pointer", "*fp32"], True]], "code": [{"name": f"m.{kernel}"}]}
-    return replace(found, detail=detail, provenance=replace(found.provenance, created=made, seconds=seconds))
+    return found._replace(detail=detail, provenance=found.provenance._replace(created=made, seconds=seconds))
 
 
 ENTRIES = [

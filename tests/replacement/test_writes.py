@@ -123,8 +123,8 @@ def test_what_the_store_says_decides(relu: Any, tmp_path: Path) -> None:
     (path,) = (path for path in (tmp_path / "store").rglob("*") if path.is_file() and len(path.name) == 64)
     good = entry.decode(path.read_bytes())
     fusable = None if good.access.reads is None else False
-    bad = dataclasses.replace(good.access, writes=("x_ptr",), can_fuse_epilogue=fusable)
-    path.write_bytes(entry.encode(dataclasses.replace(good, access=bad)))
+    bad = good.access._replace(writes=("x_ptr",), can_fuse_epilogue=fusable)
+    path.write_bytes(entry.encode(good._replace(access=bad)))
     store = tritonstore.open_store((tmp_path / "store").as_uri(), target=TARGET)
     (row,) = plan(relu, registry_for(ops.relu), store=store).rows
     assert row.reason == "kernel relu_kernel writes x_ptr, which is an input of the op"

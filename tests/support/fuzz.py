@@ -47,6 +47,7 @@ with guided:
 
 CORPUS = Path(__file__).parents[1] / "hostile" / "corpus"
 LONGEST = 4096  # bytes of an input
+QUESTION = made_entry(0)
 KEYS = Keys([b"a key that only the tests have, 0123456789"])
 Target = Callable[[bytes], None]
 
@@ -106,17 +107,27 @@ def entry_target(data: bytes) -> None:
         rest = sealed_entry(rest[:-32]) + entry.TAG_MAGIC + rest[-32:]
     elif how == 3:
         rest = KEYS.sign(sealed_entry(rest))
-    found = None
+    found = answer = None
+    with nothing_but_decoding():
+        answer = entry.decode_answer(rest, QUESTION)
     with nothing_but_decoding():
         found = entry.decode(rest)
-    if found is None:
+    if found is None:  # a hit does not look at the detail, so it may take what `decode` refuses
         return
     if entry.encode(found) != entry.split_tag(rest)[0]:
         raise Escaped("an entry has a second spelling")
+    if entry.decode_answer(rest, found) != (found.access, found.provenance):
+        raise Escaped("an entry answers its own question otherwise than it says")
+    if (answer is not None) is not (_question(found) == _question(QUESTION)):
+        raise Escaped("an entry answers another question than its own")
     with contextlib.suppress(Unsigned):
         KEYS.check(rest)
         if KEYS.sign(rest) != rest:
             raise Escaped("a tag that nobody made with the key")
+
+
+def _question(asked: entry.KeyLike) -> tuple[str, list[tuple[str, str]]]:
+    return asked.digest, list(asked.parts.items())
 
 
 def sealed_bundle(body: bytes, manifest: bytes) -> bytes:

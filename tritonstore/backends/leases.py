@@ -9,6 +9,7 @@ which is waste, never damage.
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from tritonstore.errors import StoreError
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-__all__ = ["FileLease", "is_remote"]
+__all__ = ["FileLease", "is_remote", "is_remote_by"]
 
 # fmt: off
 _REMOTE = frozenset({
@@ -29,6 +30,7 @@ _REMOTE = frozenset({
 # fmt: on
 # Seconds that a marker must stand still before another worker takes it over. The same on all hosts.
 _LEASE_DURATION = 30.0
+_MOUNTS = "/proc/self/mountinfo"
 
 
 class FileLease:
@@ -95,8 +97,22 @@ def _new_lock(path: str, *, soft: bool, mode: int) -> BaseFileLock:
     return FileLock(path, thread_local=False, mode=mode, preserve_lock_file=True)
 
 
-def is_remote(folder: str, mountinfo: str = "/proc/self/mountinfo") -> bool:
+def is_remote(folder: str) -> bool:
     """Whether `folder` lies on a network file system. False where this cannot be told (no /proc)."""
+    try:
+        return _is_remote(folder, os.stat(folder).st_dev)
+    except OSError:  # it is not there yet
+        return is_remote_by(folder, _MOUNTS)
+
+
+@functools.lru_cache(maxsize=256)
+def _is_remote(folder: str, device: int) -> bool:
+    # Once for each: to read all mounts and take them apart is a tenth of what a new question costs.
+    return is_remote_by(folder, _MOUNTS)
+
+
+def is_remote_by(folder: str, mountinfo: str) -> bool:
+    """The same by a file that lists the mounts."""
     try:
         with open(mountinfo, encoding="utf-8", errors="surrogateescape") as file:
             lines = file.readlines()

@@ -50,7 +50,7 @@ class CallKey:
         self._arguments = arguments
         self._code = code.nodes
         self.parts = {
-            "toolchain": part_digest("toolchain", compiler.record),
+            "toolchain": compiler.digest,
             "target": target.digest,
             "ops": ops,
             "arguments": part_digest("arguments", arguments),
@@ -61,11 +61,11 @@ class CallKey:
     def describe(self, parts: Collection[str] = PARTS) -> dict[str, Any]:
         """What these parts say, as plain data: enough to explain a difference and to ask the question again.
 
-        Keys of one kernel share the description of its code, so nobody may change it.
+        Keys share these descriptions, so nobody may change them.
         """
         say: dict[str, Callable[[], Any]] = {
-            "toolchain": lambda: listed(self._toolchain.detail),
-            "target": lambda: listed(self._target.detail),
+            "toolchain": lambda: self._toolchain.detail,
+            "target": lambda: self._target.detail,
             "ops": lambda: ops_detail(self.parts["ops"]),
             "arguments": lambda: listed(self._arguments),
             "code": self._code.described,
@@ -169,10 +169,11 @@ def _is_part(inner: str, written: str) -> bool:
 def popped_options(kernel: Any, kwargs: dict[str, Any]) -> tuple[str, ...]:
     """The names that PyTorch's analysis removes from the caller's dict: backend options given to a plain kernel.
 
-    An Autotuner with configurations gets a merged copy, so the caller's dict stays. Raises Bypass as `call_key`.
+    An Autotuner with configurations gets a merged copy, so the caller's dict stays. For a question that has a key,
+    which holds an argument for each parameter: what is more than these are options. Raises Bypass as `call_key`.
     """
     function, config = unwrap(kernel)
-    if (type(kernel) is not JITFunction and config is not None) or kwargs.keys() <= set(function.arg_names):
+    if (type(kernel) is not JITFunction and config is not None) or len(kwargs) == len(function.arg_names):
         return ()
     return popped(function, kwargs, target_part().option_names)
 

@@ -34,7 +34,7 @@ import triton.language.target_info
 import triton.runtime.jit
 
 from tritonstore.errors import Bypass
-from tritonstore.keys.encoding import encode, part_digest
+from tritonstore.keys.encoding import encode, packed_digest
 from tritonstore.keys.members import TRITON_ROOT, functions_of, is_kind, member
 from tritonstore.keys.versions import Versions
 
@@ -107,22 +107,30 @@ class Snapshot:
         # Live views first: copying before looking means that a change in between is seen by the next call.
         self.copies: list[tuple[Any, Any]] = [(vars(owner), dict(vars(owner))) for _, owner in self.namespaces]
         self.analysis = tuple(map(vars(analysis).get, _ANALYSIS))
-        members = [(name, _analysis_member(name, value)) for name, value in zip(_ANALYSIS, self.analysis, strict=True)]
+        members: list[Any] = [
+            (name, _analysis_member(name, value)) for name, value in zip(_ANALYSIS, self.analysis, strict=True)
+        ]
         functions = [own for value in self.analysis if (own := _analysis_function(value)) is not None]
-        for place, owner in self.namespaces:
+        for owner_place, owner in self.namespaces:
             for name, value in sorted(vars(owner).items()):
                 if _IGNORED.fullmatch(name):
                     continue
-                identity = member(f"{place}.{name}", value)
+                place = f"{owner_place}.{name}"
+                identity = member(place, value)
+                if type(identity) is str:  # most of them: a function with nothing in it
+                    members.append(f"{place}\0{identity}")
+                    functions.append(value)
+                    continue
                 functions.extend(functions_of(value))
                 if is_kind(value, (dict, list)) and not name.startswith("__") and name != _GROWING:
-                    identity = self._table(f"{place}.{name}", value)
+                    identity = self._table(place, value)
                 if identity is not None:
-                    members.append((f"{place}.{name}", identity))
+                    members.append((place, identity))
         self.functions = list({id(each): each for each in functions}.values())
         self.insides = [_inside(each) for each in self.functions]
-        self.digest = part_digest("triton-in-memory", members)
-        self._lists = [(live, copy) for live, copy in self.copies if is_kind(live, list)]
+        self.digest = packed_digest("triton-in-memory", members)
+        self._lists = [live for live, _ in self.copies if is_kind(live, list)]
+        self._list_copies = [copy for live, copy in self.copies if is_kind(live, list)]
         self._versions = Versions([vars(analysis), *(live for live, _ in self.copies if not is_kind(live, list))])
 
     def _table(self, place: str, table: Any) -> Any:
@@ -143,7 +151,7 @@ class Snapshot:
         now = self._versions.now()
         try:
             if self._versions.known(now):
-                return all(live == copy for live, copy in self._lists)
+                return self._lists == self._list_copies
             if not all(map(operator.is_, map(vars(analysis).get, _ANALYSIS), self.analysis)):
                 return False
             for live, copy in self.copies:

@@ -46,8 +46,8 @@ def member(place: str, value: Any) -> Any:
         return ("cached-property", member(place, value.func))
     if is_kind(value, JITCallable):
         # Its text can be replaced without touching the function that it was read from.
-        read = textwrap.dedent("".join(value.raw_src))
-        if not read.endswith(value._src):
+        read = "".join(value.raw_src)
+        if not (read.endswith(value._src) or textwrap.dedent(read).endswith(value._src)):  # the second one is slow
             raise Bypass("patched", f"the text of {place} was replaced")
         return (type(value).__name__, member(place, value.fn))
     if is_kind(value, types.FunctionType):
@@ -77,14 +77,14 @@ def _function(place: str, function: types.FunctionType) -> Any:
         where = "generated"  # a method that a dataclass or namedtuple compiles from text of its own
     if where is None:
         raise Bypass("patched", f"{place} is a function of {code.co_filename}, which is not Triton's")
-    inner = [member(place, value) for value in _enclosed(function)]
-    if function.__defaults__ or function.__kwdefaults__:
-        defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-        inner.extend([member(place, value) for value in defaults])
     line = code.co_firstlineno if where != "standard" else 0
     # One text for each of a thousand functions: encoding five atoms each would take most of this module's time.
     text = f"function\0{where}\0{line}\0{function.__module__}\0{function.__qualname__}"
-    return (text, *inner) if inner else text
+    defaults, named = function.__defaults__, function.__kwdefaults__
+    if not (function.__closure__ or defaults or named):
+        return text
+    held = (*_enclosed(function), *(defaults or ()), *(named or {}).values())
+    return (text, *[member(place, value) for value in held]) if held else text
 
 
 @functools.lru_cache(maxsize=1024)

@@ -24,7 +24,8 @@ _known: tuple[dict[str, Any], str] | None = None
 def ops_digest() -> str:
     """The digest of the OPS part now. Raises Bypass("access-ops")."""
     global _known
-    table: dict[str, Any] = getattr(analysis, "_KERNEL_ACCESS_OPS", _NONE)
+    # Not getattr: where there is none, that makes an exception, and its text, on every call.
+    table: dict[str, Any] = vars(analysis).get("_KERNEL_ACCESS_OPS", _NONE)
     if _known is not None and table == _known[0]:
         return _known[1]
     copy = dict(table)

@@ -10,16 +10,14 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tritonstore.errors import Bypass
 
 BODY, DEFAULT, ANNOTATION, EXPRESSION = "body", "default", "annotation", "annotation-expression"
 
 
-@dataclass(frozen=True)
-class Mention:
+class Mention(NamedTuple):
     """A name, or a name with the attributes read off it (``tl.load``: root "tl", path ("load",)), and where it stands.
 
     Triton looks a name up differently in a parameter's default (any global is allowed there), and it evaluates
@@ -31,8 +29,7 @@ class Mention:
     place: str
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """One parameter as the source writes it.
 
     ``annotation`` is the expression where it is more than a name, a dotted name or a literal: it could then fail in
@@ -48,8 +45,7 @@ class Argument:
     text: Any
 
 
-@dataclass(frozen=True)
-class Syntax:
+class Syntax(NamedTuple):
     """``bound`` are the names that the body never looks up outside: its parameters, and the locals that a plain
     assignment sets before any use. ``entangled``: one default mentions another parameter, whose default it then reads.
     """
@@ -98,7 +94,7 @@ def read_source(source: str) -> Syntax:
         mentions.update(_mentions(statement, BODY))
     if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and type(body[0].value.value) is str:
         body = body[1:]
-    ordered = tuple(sorted(mentions, key=lambda mention: (mention.root, mention.path, mention.place)))
+    ordered = tuple(sorted(mentions))
     names = frozenset(argument.name for argument in arguments)
     entangled = any(mention.place == DEFAULT and mention.root in names for mention in ordered)
     bound = names | _set_before_use(body)

@@ -10,7 +10,6 @@ import operator
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from triton import knobs
 from triton.compiler.compiler import make_backend
 
 from tritonstore.errors import Bypass
+from tritonstore.keys.describe import listed
 from tritonstore.keys.encoding import part_digest
 from tritonstore.keys.members import TRITON_ROOT
 from tritonstore.keys.values import Token, value_token
@@ -30,11 +30,15 @@ _mode_depth: Callable[[], int] = torch._C._len_torch_function_stack
 _IRRELEVANT = frozenset({"extern_libs", "ir_override", "ptx_options", "ptx_version", "enable_fp_fusion"})
 
 
-@dataclass(frozen=True, eq=False)
 class TargetPart:
-    digest: str
-    option_names: frozenset[str]
-    detail: dict[str, Any]
+    """The part, in plain data that nobody may change, and the names of the options of the backend."""
+
+    __slots__ = ("detail", "digest", "option_names")
+
+    def __init__(self, digest: str, option_names: frozenset[str], detail: dict[str, Any]) -> None:
+        self.digest = digest
+        self.option_names = option_names
+        self.detail = detail
 
 
 class _Memo:
@@ -137,7 +141,7 @@ def _build(target: Any, device: str) -> TargetPart:
         "fp32_default": fp32,
         "default_device": device,
     }
-    return TargetPart(part_digest("target", record), frozenset(options), detail)
+    return TargetPart(part_digest("target", record), frozenset(options), listed(detail))
 
 
 def _option(name: str, value: Any) -> Token:

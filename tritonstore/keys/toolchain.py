@@ -15,7 +15,6 @@ import csv
 import importlib.metadata
 import os
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,12 +34,15 @@ ANALYSIS_FILES = (
 )
 
 
-@dataclass(frozen=True, eq=False)
 class Toolchain:
-    """The record that is hashed, and the same in words."""
+    """The record, its digest, and the same in words, which nobody may change."""
 
-    record: tuple[Any, ...]
-    detail: dict[str, Any]
+    __slots__ = ("detail", "digest", "record")
+
+    def __init__(self, record: tuple[Any, ...], detail: dict[str, Any]) -> None:
+        self.record = record
+        self.digest = part_digest("toolchain", record)
+        self.detail = detail
 
 
 _known: tuple[Snapshot, Toolchain | Bypass] | None = None

@@ -14,6 +14,7 @@ changing a dict. Without it every check compares the contents.
 from __future__ import annotations
 
 import gc
+import operator
 import sys
 import types
 from collections.abc import Callable, Iterable
@@ -33,7 +34,9 @@ def _dict_version() -> Callable[[Any], int] | None:
 
 
 def notices_changes(version: Callable[[Any], int]) -> bool:
-    """Whether `version` gives another number after each way of changing a dict, and the same one after none."""
+    """Whether `version` gives another number after each way of changing a dict, the same one after none, and no two
+    dicts the same.
+    """
     plain: dict[str, Any] = {"a": 1, "b": 2, "c": 3, "d": 4}
     module = types.ModuleType("probe")
     owner = type("Probe", (), {"present": 1})
@@ -62,6 +65,9 @@ def notices_changes(version: Callable[[Any], int]) -> bool:
     )
     try:
         before = [version(each) for each in held]
+        copies = [dict(each) for each in held]
+        if len({*before, *map(version, copies)}) < 2 * len(held):
+            return False
         for change in changes:
             if [version(each) for each in held] != before:
                 return False
@@ -86,18 +92,22 @@ _version = _dict_version()
 
 
 class Versions:
-    """What was last known of some dicts. A check goes::
+    """What was last known of some dicts: of these, and of those that these owners now hold as their ``__dict__``.
+
+    No two dicts ever have one number, so a dict that takes another's place in an owner is seen as well. A check goes::
 
     now = versions.now()             # before looking, so that a change in between is seen by the next check
     if versions.known(now): all of them are as they were
     else: compare the contents, and if they are the same, versions.keep(now)
     """
 
-    __slots__ = ("_empty", "_filled", "_known")
+    __slots__ = ("_empty", "_filled", "_known", "_owners")
 
-    def __init__(self, namespaces: Iterable[Any]) -> None:
+    def __init__(self, namespaces: Iterable[Any], owners: Iterable[Any] = ()) -> None:
         dicts = {id(each): each for each in map(plain_dict, namespaces)}.values()
+        self._owners = list(owners)
         usable = _version is not None and all(type(each) is dict for each in dicts)
+        usable = usable and all(map(_held, self._owners))
         self._filled = [each for each in dicts if each] if usable else []
         # PyTorch's watcher does not see that an empty dict takes another one over as a whole.
         self._empty = [each for each in dicts if not each] if usable else [_NEVER]
@@ -107,7 +117,9 @@ class Versions:
         """The present numbers; None where they prove nothing."""
         if _version is None or any(self._empty):
             return None
-        return list(map(_version, self._filled))
+        numbers = list(map(_version, self._filled))
+        numbers += map(_version, map(_held, self._owners))
+        return numbers
 
     def known(self, now: Numbers) -> bool:
         """Whether no dict was changed since the last `keep`."""
@@ -118,4 +130,5 @@ class Versions:
         self._known = now
 
 
+_held = operator.attrgetter("__dict__")
 _NEVER = {"": None}

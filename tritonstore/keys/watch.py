@@ -29,18 +29,20 @@ class Watch:
 
     __slots__ = (
         *("_attributes", "_cells", "_checks", "_flags", "_functions", "_hints", "_items", "_kinds", "_lists"),
-        *("_marked", "_modules", "_namespaces", "_seen", "_versions"),
+        *("_marked", "_modules", "_namespaces", "_owned", "_owners", "_seen", "_versions"),
     )
 
     def __init__(self) -> None:
-        # In dicts: the module globals, and what JITFunctions and parameters hold themselves.
+        # In dicts: the module globals, and what JITFunctions and parameters (the owners) hold themselves.
         self._namespaces: list[dict[str, Any]] = []
+        self._owners: list[Any] = []
+        self._owned: list[dict[str, Any]] = []
         self._items: list[tuple[Callable[..., Any], str, Any]] = []
         self._functions: list[tuple[Any, tuple[Any, ...]]] = []
         self._flags: list[tuple[Any, Any]] = []
         self._hints: list[tuple[Any, tuple[Any, ...]]] = []
         # Elsewhere, so looked at on each call.
-        self._kinds: tuple[list[Any], list[type]] = ([], [])
+        self._kinds: list[type] = []  # of the owners
         self._lists: list[tuple[list[Any], list[Any]]] = []
         self._attributes: tuple[list[Any], list[str], list[Any]] = ([], [], [])
         self._cells: list[tuple[Any, Any]] = []
@@ -107,33 +109,30 @@ class Watch:
             for column, each in zip(self._attributes, (owner, attribute, value), strict=True):
                 column.append(each)
 
-    def _kind(self, owner: Any) -> None:
-        self._kinds[0].append(owner)
-        self._kinds[1].append(type(owner))
+    def _owner(self, owner: Any) -> None:
+        self._owners.append(owner)
+        self._owned.append(vars(owner))
+        self._kinds.append(type(owner))
 
     def function(self, function: Any) -> None:
         """A JITFunction still has the source, parameters and flags that were read."""
         self._functions.append((function, _state(function)))
         self._flags.append((function, getattr(function, _MUST_USE, False)))
-        self._namespaces.append(vars(function))
-        self._attribute(function, "__dict__", vars(function))  # which can be replaced as a whole
-        self._kind(function)
+        self._owner(function)
         for attribute in _OF_PYTHON:
             self._attribute(function.fn, attribute, getattr(function.fn, attribute))
         self._lists += [(each, list(each)) for each in (function.params, function.arg_names)]
         for parameter in function.params:
             self._hints.append((parameter, _hints(parameter)))
-            self._namespaces.append(vars(parameter))
-            self._attribute(parameter, "__dict__", vars(parameter))
-            self._kind(parameter)
+            self._owner(parameter)
 
     def holds(self) -> bool:
         """Whether all of it is unchanged. Raises nothing: what cannot be compared has changed."""
         versions = self._versions
         if versions is None:
-            versions = self._versions = Versions(self._namespaces)
-        now = versions.now()
+            versions = self._versions = Versions(self._namespaces, self._owners)
         try:
+            now = versions.now()
             if not versions.known(now):
                 if not self._dicts_hold():
                     return False
@@ -143,6 +142,8 @@ class Watch:
             return False
 
     def _dicts_hold(self) -> bool:
+        if not all(map(operator.is_, map(vars, self._owners), self._owned)):  # which can be replaced as a whole
+            return False
         for get, name, value in self._items:
             if get(name, ABSENT) is not value:
                 return False
@@ -156,8 +157,7 @@ class Watch:
 
     def _others_hold(self) -> bool:
         # No bytecode for each of them: this is asked on every call.
-        owners, kinds = self._kinds
-        if not all(map(operator.is_, map(type, owners), kinds)):
+        if list(map(type, self._owners)) != self._kinds:
             return False
         owners, names, values = self._attributes
         if not all(map(operator.is_, map(getattr, owners, names), values)):

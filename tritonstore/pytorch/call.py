@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from tritonstore import keys
 from tritonstore.access import AccessResult
 from tritonstore.counters import Counters
 from tritonstore.errors import Bypass, FormatError, TritonStoreError
@@ -66,8 +67,6 @@ class Call:
 
     def deliver(self, access: AccessResult) -> Any:
         """A fresh answer. The caller's dict is left as after a miss: PyTorch pops backend options out."""
-        from tritonstore import keys
-
         kernel, kwargs, _ = self._question
         try:
             answer = self._patch.answers.build(access)
@@ -156,8 +155,6 @@ class Call:
 
     def _same_key(self, kernel: Any, before: dict[str, Any], metadata: Any) -> bool:
         """Whether the question is still the same. A global may have been rebound while PyTorch read it."""
-        from tritonstore import keys
-
         try:
             again = keys.call_key(kernel, before, metadata)
         except Bypass:

@@ -86,6 +86,7 @@ def _driver_for(target: Target) -> Any:
     from triton.backends.driver import DriverBase
 
     shown = ":".join(map(str, target))
+    answer = GPUTarget(target.backend, target.arch, target.warp_size)  # frozen, so one will do
 
     def refuse(what: str) -> NoReturn:
         raise DeclaredTargetError(
@@ -105,7 +106,7 @@ def _driver_for(target: Target) -> Any:
             return False  # never to be picked by Triton itself
 
         def get_current_target(self) -> Any:
-            return GPUTarget(target.backend, target.arch, target.warp_size)
+            return answer
 
         def map_python_to_cpp_type(self, ty: str) -> str:
             refuse("map_python_to_cpp_type")

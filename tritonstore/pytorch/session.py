@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from tritonstore import keys
 from tritonstore.counters import Counters
 from tritonstore.errors import Bypass, TritonStoreError
 from tritonstore.forks import reset_in_children
@@ -150,8 +151,6 @@ class Session:
         return self._store
 
     def _key(self, question: tuple[Any, Any, Any]) -> Any:
-        from tritonstore import keys
-
         started = time.perf_counter()
         try:
             return keys.call_key(*question)
