@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import json
+import shutil
 import sys
 import tempfile
 import time
@@ -47,10 +49,13 @@ def measure(arguments: argparse.Namespace, chosen: list[str]) -> dict[str, Any]:
 
     figures: dict[str, Any] = {"environment": environment(), "scale": arguments.scale, "sections": {}}
     figures |= {"seconds": {}, "failed": {}}
+    root = tempfile.mkdtemp(prefix="tritonstore-bench-", dir=arguments.folder)
+    # Asked for before tritonstore does, so called after it: the run record that it leaves would make folders anew.
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
     for name in chosen:
         started = time.perf_counter()
         try:
-            with tempfile.TemporaryDirectory(prefix=f"tritonstore-bench-{name}-", dir=arguments.folder) as temporary:
+            with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=root) as temporary:
                 figures["sections"][name] = _section(name, Path(temporary).resolve(), arguments)
         except Exception as error:  # minutes of other sections must not be lost
             figures["failed"][name] = f"{type(error).__name__}: {error}"

@@ -1,15 +1,17 @@
-"""Load one AOTInductor package and compare its numbers with eager PyTorch's: `python -m gpu_lib.load PACKAGE EXPECTED`.
+"""Load AOTInductor packages and compare their numbers with eager PyTorch: `python -m gpu_lib.load RTOL ATOL PACKAGE…`.
 
-A process of its own: where a machine cannot load packages, PyTorch ends the process with a signal.
+A process of its own: where a machine cannot load packages, PyTorch ends the process with a signal. Beside each package
+lies a file of the same name with the suffix `.pt`: its inputs, and what eager PyTorch made of them.
 """
 
 from __future__ import annotations
 
-import functools
+import json
 import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ BEFORE_ALL = "with the compiler's libstdc++ before all others"
 
 
 class Loaded(NamedTuple):
-    """Exit code 0: the numbers agree. Negative: PyTorch ended with that signal. Else `told` says what is wrong."""
+    """`code` 0: the numbers agree, and `told` says how it was loaded. Else `told` says what is wrong."""
 
     code: int
     told: str
@@ -25,43 +27,47 @@ class Loaded(NamedTuple):
     """The largest difference, absolute."""
 
 
-def main(package: str, expected: str, rtol: float, atol: float) -> None:
+def main(rtol: float, atol: float, packages: Sequence[str]) -> None:
+    for package in packages:
+        try:
+            told = {"largest": _compared(Path(package), rtol, atol)}
+        except Exception as error:
+            told = {"wrong": " ".join(str(error).split())[:300] or type(error).__name__}
+        print(json.dumps(told), flush=True)
+
+
+def _compared(package: Path, rtol: float, atol: float) -> float:
     import torch
     import torch._inductor
 
-    example, outputs = torch.load(expected, weights_only=True)
+    example, outputs = torch.load(package.with_suffix(".pt"), weights_only=True)
     with torch.no_grad():
-        found: Any = torch._inductor.aoti_load_package(package)(*example)
-    found = found if isinstance(found, (tuple, list)) else (found,)
-    pairs = list(zip(found, outputs, strict=True))
-    torch.testing.assert_close(tuple(found), tuple(outputs), rtol=rtol, atol=atol)
-    print(max(float((left.double() - right.double()).abs().max()) for left, right in pairs))
+        found: Any = torch._inductor.aoti_load_package(str(package))(*example)
+    found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+    torch.testing.assert_close(found, tuple(outputs), rtol=rtol, atol=atol)
+    return max(float((left.double() - right.double()).abs().max()) for left, right in zip(found, outputs, strict=True))
 
 
-_ways: list[str] = ["", BEFORE_ALL]  # less those that ended with a signal in this process
+def apart(packages: Sequence[Path], rtol: float = 2e-3, atol: float = 2e-4) -> list[Loaded]:
+    """Load them in a process of its own.
 
-
-def apart(package: Path, expected: Path, rtol: float = 2e-3, atol: float = 2e-4) -> Loaded:
-    """Load the package in a process of its own, and compare its numbers with those in `expected`.
-
-    torch 2.11.0+cu130 holds parts of a C++ library of its own, which the code of a package that g++ 13.3 has compiled
-    then calls in place of its own, and ends with signal 11 in std::regex, with or without a GPU. Where that happens,
-    the compiler's own library is put before all others.
+    torch 2.11.0+cu130 ends with signal 11 in the std::regex of a package that g++ 13.3 has compiled, with or without a
+    GPU, unless the compiler's own C++ library comes before all others: so it is put there where a signal was the end.
     """
-    done = None
-    for way in tuple(_ways):
+    command = [sys.executable, "-m", "gpu_lib.load", str(rtol), str(atol), *map(str, packages)]
+    code, told, lines = 0, "", []
+    for way in ("", BEFORE_ALL):
         environment = os.environ | ({"LD_PRELOAD": _libstdcxx()} if way else {})
-        command = [sys.executable, "-m", "gpu_lib.load", str(package), str(expected), str(rtol), str(atol)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-        if done.returncode == 0:
-            return Loaded(0, way, float(done.stdout.split()[-1]))
-        if done.returncode > 0:
-            return Loaded(done.returncode, " ".join(done.stderr.split())[-300:])
-        _ways.remove(way)  # no need to try each package in each way
-    return Loaded(-11 if done is None else done.returncode, "PyTorch ends with a signal when it loads a package")
+        code, told, lines = done.returncode, way, done.stdout.splitlines()
+        if code >= 0:
+            break
+    died = Loaded(code or 1, f"PyTorch ends with exit code {code} when it loads a package")
+    found = [json.loads(line) for line in lines]
+    loaded = [Loaded(1, each["wrong"]) if "wrong" in each else Loaded(0, told, each["largest"]) for each in found]
+    return [*loaded, *[died] * (len(packages) - len(loaded))]
 
 
-@functools.cache
 def _libstdcxx() -> str:
     command = [os.environ.get("CXX", "g++"), "-print-file-name=libstdc++.so.6"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -69,4 +75,4 @@ def _libstdcxx() -> str:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4]))
+    main(float(sys.argv[1]), float(sys.argv[2]), sys.argv[3:])

@@ -58,7 +58,11 @@ def rms_norm(dtype: torch.dtype) -> Iterator[Case]:
 
 
 def topk(dtype: torch.dtype) -> Iterator[Case]:
-    """Values must be equal to the bit; indices must point at them, each at another place."""
+    """Values must be equal to the bit; indices must point at them, each at another place.
+
+    To the CPU's: where k is all of a row, or nearly, CUDA's own topk of float32 and float64 takes a NaN with the sign
+    bit set for the smallest element. For small k it takes it for the largest, as the CPU always does.
+    """
     op = torch.ops.tritonstore.topk.default
 
     def both(x: torch.Tensor, k: int, largest: bool) -> tuple[Any, Any]:
@@ -66,7 +70,7 @@ def topk(dtype: torch.dtype) -> Iterator[Case]:
         places = indices.sort(-1).values
         assert bool((places[..., 1:] != places[..., :-1]).all()), "an index appears twice"
         assert bool(((indices >= 0) & (indices < x.shape[-1])).all()), "an index is not in the row"
-        expected = torch.topk(x, k, largest=largest).values
+        expected = torch.topk(x.cpu(), k, largest=largest).values.to(x.device)
         exact = {"rtol": 0.0, "atol": 0.0, "equal_nan": True}
         torch.testing.assert_close(x.gather(-1, indices), expected, **exact)
         torch.testing.assert_close(values, expected, **exact)
@@ -202,13 +206,13 @@ def model(dtype: torch.dtype, attention: bool, folder: Path) -> Iterator[dict[st
             started = time.perf_counter()
             torch._inductor.aoti_compile_and_package(exported, package_path=str(package))
             print(f"AOTInductor package: {time.perf_counter() - started:.1f} s")
-    torch.save((example, tuple(expected)), folder / "expected.pt")
+    torch.save((example, tuple(expected)), package.with_suffix(".pt"))
     known = {"name": "model", "dtype": str(dtype).removeprefix("torch."), "what": f"{named}, package"}
-    yield known | _loaded(package, folder, MODEL[dtype])
+    yield known | _loaded(package, MODEL[dtype])
 
 
-def _loaded(package: Path, folder: Path, tolerance: float) -> dict[str, Any]:
-    code, told, largest = load.apart(package, folder / "expected.pt", rtol=tolerance, atol=tolerance)
+def _loaded(package: Path, tolerance: float) -> dict[str, Any]:
+    ((code, told, largest),) = load.apart([package], rtol=tolerance, atol=tolerance)
     row: dict[str, Any] = {"tolerance": tolerance, "largest": largest, "wrong": told if code > 0 else None}
     if code < 0:
         row["note"] = f"{told}; not compared"
