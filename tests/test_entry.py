@@ -179,7 +179,7 @@ def accepted_only_in_its_one_spelling(data: bytes) -> None:
     entry, answer = decoded(data), answered(data)
     if entry is not None:
         assert encode(entry) == data
-        assert answered(data, entry) == (entry.access, entry.provenance)
+        assert repr(answered(data, entry)) == repr((entry.access, entry.provenance))  # no NaN equals itself
         same = entry.digest == ENTRY.digest and list(entry.parts.items()) == list(ENTRY.parts.items())
         assert (answer is not None) is same
 

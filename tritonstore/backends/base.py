@@ -36,7 +36,7 @@ MAX_SIZE = (
     1 << 20
 )  # bytes; nothing larger is put or read. entry.MAX_SIZE is the same number, and a test holds them together
 
-_DIGEST = re.compile(r"[0-9a-f]{64}").fullmatch
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z").match
 
 
 Writes = Literal["all", "publish", "none"]

@@ -49,7 +49,7 @@ _REPLY = MAX_SIZE + (64 << 10)  # bytes of an answer that are read: an entry, an
 _SCAN_REPLY = 64 << 20  # a page of keys, also of somebody else's and with long names
 _RENEWAL = 0.5  # seconds that a read spends on a renewal at most, which is an extra
 _SHORTEST_LEASE = 0.1
-_DIGEST = re.compile(r"[0-9a-f]{64}").fullmatch
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z").match
 
 
 class RedisBackend(Backend):

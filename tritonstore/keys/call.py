@@ -10,7 +10,7 @@ from triton.runtime.jit import JITFunction
 
 from tritonstore.errors import Bypass
 from tritonstore.keys.arguments import argument_tokens, effective, overridden, popped, tensor_flags, unwrap
-from tritonstore.keys.code import LEGAL_NAME, CodeRecord, code_record, kept_record
+from tritonstore.keys.code import CodeRecord, code_record, kept_record
 from tritonstore.keys.describe import listed
 from tritonstore.keys.encoding import key_digest, part_digest
 from tritonstore.keys.integrity import snapshot
@@ -163,7 +163,7 @@ def _check_names(kernel: Any, record: CodeRecord) -> None:
 @functools.lru_cache(maxsize=1024)
 def _is_part(inner: str, written: str) -> bool:
     name = written.rpartition(".")[2]
-    return bool(LEGAL_NAME.match(name)) and inner in name
+    return name.isascii() and name.isidentifier() and inner in name
 
 
 def popped_options(kernel: Any, kwargs: dict[str, Any]) -> tuple[str, ...]:

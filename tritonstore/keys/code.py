@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import operator
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +30,6 @@ from tritonstore.keys.values import Token, value_token
 from tritonstore.keys.watch import ABSENT, OVERRIDES, Watch
 
 _SLOT = "__tritonstore_code__"
-LEGAL_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
 _MAX_RECORDS = 64
 _STUBS = "triton.language.extra.libdevice"
 

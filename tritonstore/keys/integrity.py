@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import operator
 import os
-import re
 import sys
 import types
 from itertools import chain
@@ -79,12 +78,12 @@ _ANALYSIS = (
 )
 
 # Written by the interpreter or the import system; they say nothing about what the code does, and differ by path.
-_IGNORED = re.compile(
-    "__(annotations|builtins|cached|doc|file|loader|name|package|path|spec|dict|weakref|module|qualname|slots"
-    "|firstlineno|static_attributes|annotate|annotate_func|annotations_cache|classdictcell|orig_bases|parameters"
-    "|abstractmethods)__|_abc_impl"
+_WRITTEN = (
+    "annotations builtins cached doc file loader name package path spec dict weakref module qualname slots "
+    "firstlineno static_attributes annotate annotate_func annotations_cache classdictcell orig_bases parameters "
+    "abstractmethods"
 )
-
+_IGNORED = frozenset({"_abc_impl", *(f"__{name}__" for name in _WRITTEN.split())})
 
 # Filled as kernels are defined; code generation does not read it.
 _GROWING = "_triton_jit_function_registry"
@@ -112,9 +111,11 @@ class Snapshot:
         ]
         functions = [own for value in self.analysis if (own := _analysis_function(value)) is not None]
         for owner_place, owner in self.namespaces:
-            for name, value in sorted(vars(owner).items()):
-                if _IGNORED.fullmatch(name):
+            namespace = vars(owner)
+            for name in sorted(namespace):
+                if name in _IGNORED:
                     continue
+                value = namespace[name]
                 place = f"{owner_place}.{name}"
                 identity = member(place, value)
                 if type(identity) is str:  # most of them: a function with nothing in it
