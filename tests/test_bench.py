@@ -149,16 +149,46 @@ def test_contestants_take_turns() -> None:
     assert set(timing.interleaved({"a": list, "b": dict}, 0.0)) == {"a", "b"}
 
 
+TOLD = {
+    "hits": 7, "digests": 2, "resident_mib": [1.0] * 11, "answers_made": 3, "answers_held": 2,
+    "tier_values": 2, "tier_bytes": 1 << 20, "resident_after_more_mib": 2.0,
+}  # fmt: skip
+
+LEAVES_LATE = f"""
+import os, sys
+from bench_lib import __main__ as command, growth
+from pathlib import Path
+
+def section(folder, scale):
+    from tritonstore.leaving import at_end
+    late = Path(folder, "cache", "runs")
+    at_end(lambda ending: (os.makedirs(late), print("left", late, file=sys.stderr)))
+    return {TOLD}
+
+growth.section = section
+sys.exit(command.main(["growth", "--folder", sys.argv[1]]))
+"""
+
+
+def test_what_a_process_leaves_at_its_end_goes_too(root: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVES_LATE, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": f"{root / 'scripts'}{os.pathsep}{root}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"left {tmp_path}" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_json_and_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(growth, "section", lambda folder, scale: told)
-    told = {
-        "hits": 7, "digests": 2, "resident_mib": [1.0] * 11, "answers_made": 3, "answers_held": 2,
-        "tier_values": 2, "tier_bytes": 1 << 20, "resident_after_more_mib": 2.0,
-    }  # fmt: skip
+    monkeypatch.setattr(growth, "section", lambda folder, scale: TOLD)
     figures = tmp_path / "figures.json"
     assert command.main(["growth", "--json", str(figures), "--folder", str(tmp_path)]) == 0
     first = capsys.readouterr().out
-    assert json.loads(figures.read_text())["sections"] == {"growth": told}
+    assert json.loads(figures.read_text())["sections"] == {"growth": TOLD}
     assert command.main(["--table", str(figures)]) == 0
     assert capsys.readouterr().out == first
     assert "| hits | 7 over 2 digests |" in first
@@ -193,7 +223,11 @@ def test_the_document_has_the_marks(root: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["nothing"], "no section nothing"), (["--json", "/nowhere/at/all.json"], "there is no folder /nowhere/at")],
+    [
+        (["nothing"], "no section nothing"),
+        (["--json", "/nowhere/at/all.json"], "there is no folder /nowhere/at"),
+        (["--folder", "/nowhere/at"], "--folder: there is no folder /nowhere/at"),
+    ],
 )
 def test_wrong_usage(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):

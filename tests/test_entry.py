@@ -247,6 +247,7 @@ def test_refused_with_its_problem(data: bytes, problem: str) -> None:
     ("short", "long"),
     [
         (b"\xa3eps", b"\xd9\x03eps"),
+        (b"\xa5x_ptr", b"\xd9\x05x_ptr"),
         (b"\x85", b"\xdc\x00\x05"),
         (struct.pack(">Bd", 0xCB, 0.0625), struct.pack(">Bf", 0xCA, 0.0625)),
         (struct.pack(">BI", 0xCE, 1760000000), struct.pack(">BQ", 0xCF, 1760000000)),

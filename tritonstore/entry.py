@@ -1,7 +1,7 @@
 """Bytes ↔ Entry: one stored answer with its full key, what it was made from, and a checksum.
 
-Two pure functions, `encode` and `decode`; neither knows where the bytes live. The grammar stands beside MAGIC
-below.
+Three pure functions, `encode`, `decode` and `decode_answer`; none knows where the bytes live. The grammar stands beside
+MAGIC below.
 """
 
 from __future__ import annotations

@@ -45,13 +45,20 @@ def parser() -> argparse.ArgumentParser:
 
 def measure(arguments: argparse.Namespace, chosen: list[str]) -> dict[str, Any]:
     """The figures of these sections, as they go into the JSON file."""
+    root = tempfile.mkdtemp(prefix="tritonstore-bench-", dir=arguments.folder)
+    # Once more at the exit: asked for before tritonstore does, so called after its run record has made folders anew.
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    try:
+        return _measured(arguments, chosen, root)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _measured(arguments: argparse.Namespace, chosen: list[str], root: str) -> dict[str, Any]:
     from .timing import environment
 
     figures: dict[str, Any] = {"environment": environment(), "scale": arguments.scale, "sections": {}}
     figures |= {"seconds": {}, "failed": {}}
-    root = tempfile.mkdtemp(prefix="tritonstore-bench-", dir=arguments.folder)
-    # Asked for before tritonstore does, so called after it: the run record that it leaves would make folders anew.
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
     for name in chosen:
         started = time.perf_counter()
         try:
@@ -100,6 +107,8 @@ def main(given: list[str] | None = None) -> int:
         parser().error(f"no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
     if arguments.json is not None and not arguments.json.absolute().parent.is_dir():
         parser().error(f"--json: there is no folder {arguments.json.absolute().parent}")
+    if arguments.folder is not None and not arguments.folder.is_dir():
+        parser().error(f"--folder: there is no folder {arguments.folder}")
     warnings.simplefilter("ignore")  # PyTorch's own notices say nothing about what is measured
     chosen = [name for name in SECTIONS if name in arguments.sections or not arguments.sections]
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import warnings
@@ -55,22 +56,28 @@ def apart(packages: Sequence[Path], rtol: float = 2e-3, atol: float = 2e-4) -> l
     GPU, unless the compiler's own C++ library comes before all others: so it is put there where a signal was the end.
     """
     command = [sys.executable, "-m", "gpu_lib.load", str(rtol), str(atol), *map(str, packages)]
-    code, told, lines = 0, "", []
+    code, told, lines, last = 0, "", list[str](), ""
     for way in ("", BEFORE_ALL):
-        environment = os.environ | ({"LD_PRELOAD": _libstdcxx()} if way else {})
+        environment = os.environ | ({"LD_PRELOAD": _before_all()} if way else {})
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-        code, told, lines = done.returncode, way, done.stdout.splitlines()
+        code, told, lines, last = done.returncode, way, done.stdout.splitlines(), " ".join(done.stderr.split())[-200:]
         if code >= 0:
             break
-    died = Loaded(code or 1, f"PyTorch ends with exit code {code} when it loads a package")
+    died = Loaded(code or 1, f"PyTorch ends with exit code {code} when it loads a package: {last}")
     found = [json.loads(line) for line in lines]
     loaded = [Loaded(1, each["wrong"]) if "wrong" in each else Loaded(0, told, each["largest"]) for each in found]
     return [*loaded, *[died] * (len(packages) - len(loaded))]
 
 
-def _libstdcxx() -> str:
-    command = [os.environ.get("CXX", "g++"), "-print-file-name=libstdc++.so.6"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+def _before_all() -> str:
+    """The compiler's C++ library, before what is preloaded already; only the latter where there is no such compiler."""
+    command = [*shlex.split(os.environ.get("CXX", "g++")), "-print-file-name=libstdc++.so.6"]
+    preloaded = os.environ.get("LD_PRELOAD", "")
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return preloaded
+    return f"{found} {preloaded}".strip()
 
 
 if __name__ == "__main__":

@@ -477,9 +477,25 @@ garbage
 def test_network_file_systems_are_told_by_the_mount_table(tmp_path: Path, folder: str, remote: bool) -> None:
     (tmp_path / "mountinfo").write_text(MOUNTS)
     assert is_remote_by(folder, str(tmp_path / "mountinfo")) is remote
-    assert is_remote_by(folder, str(tmp_path / "absent")) is False
     assert is_remote(str(tmp_path)) is is_remote_by(str(tmp_path), "/proc/self/mountinfo")
     assert is_remote(str(tmp_path / "absent")) is is_remote(str(tmp_path))
+
+
+def test_a_mount_table_is_read_again_for_another_device_and_after_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts, folder = tmp_path / "mountinfo", tmp_path / "store"
+    monkeypatch.setattr("tritonstore.backends.leases._MOUNTS", str(mounts))
+    assert is_remote(str(folder)) is False
+    folder.mkdir()
+    assert is_remote(str(folder)) is False  # there is no table to tell by
+    mounts.write_text(f"9 1 0:9 / {folder} rw - nfs4 server:/ rw\n")
+    assert is_remote(str(folder)) is True
+    mounts.write_text(f"9 1 0:9 / {folder} rw - ext4 /dev/sda rw\n")
+    assert is_remote(str(folder)) is True  # known by now
+    status = os.stat(folder)
+    monkeypatch.setattr("os.stat", lambda path: os.stat_result((*status[:2], status.st_dev + 1, *status[3:10])))
+    assert is_remote(str(folder)) is False
 
 
 def test_on_a_network_file_system_a_marker_names_its_owner(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

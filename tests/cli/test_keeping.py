@@ -158,7 +158,6 @@ def test_a_bundle_beyond_the_stores_limit(cli: Cli, store: list[str], tmp_path: 
 
 
 def test_load_in_part(cli: Cli, tmp_path: Path) -> None:
-
     from tritonstore.entry import encode
     from tritonstore.maintenance.bundle import write
 

@@ -31,11 +31,11 @@ def of_contents(namespace: dict[Any, Any]) -> int:
 
 
 def of_names(namespace: dict[Any, Any]) -> int:
-    return hash(repr(list(namespace)))
+    return id(namespace) ^ hash(repr(list(namespace)))
 
 
 def of_length(namespace: dict[Any, Any]) -> int:
-    return len(namespace)
+    return id(namespace) ^ (len(namespace) << 64)
 
 
 def ever_new(namespace: dict[Any, Any], seen: list[int] = []) -> int:  # noqa: B006  (it is meant to stay)

@@ -100,24 +100,25 @@ def _new_lock(path: str, *, soft: bool, mode: int) -> BaseFileLock:
 def is_remote(folder: str) -> bool:
     """Whether `folder` lies on a network file system. False where this cannot be told (no /proc)."""
     try:
-        return _is_remote(folder, os.stat(folder).st_dev)
+        device = os.stat(folder).st_dev
     except OSError:  # it is not there yet
-        return is_remote_by(folder, _MOUNTS)
+        device = -1
+    try:
+        return is_remote_by(folder, _MOUNTS) if device < 0 else _is_remote(folder, device)
+    except OSError:
+        return False
 
 
 @functools.lru_cache(maxsize=256)
 def _is_remote(folder: str, device: int) -> bool:
-    # Once for each: to read all mounts and take them apart is a tenth of what a new question costs.
+    # Once for each: to read all mounts and take them apart is a tenth of what a new question costs. Not where it fails.
     return is_remote_by(folder, _MOUNTS)
 
 
 def is_remote_by(folder: str, mountinfo: str) -> bool:
-    """The same by a file that lists the mounts."""
-    try:
-        with open(mountinfo, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.readlines()
-    except OSError:
-        return False
+    """The same by a file that lists the mounts. Raises OSError."""
+    with open(mountinfo, encoding="utf-8", errors="surrogateescape") as file:
+        lines = file.readlines()
     path = os.path.realpath(folder)
     best, kind = -1, ""
     for line in lines:

@@ -1,7 +1,7 @@
 """One byte string for one plain value, and its SHA-256.
 
 A digest is only as good as its input: two different records must never give the same bytes. So every atom carries a
-tag of its type and its length, every list its count, and nothing else is accepted. No ``repr``, no ``str`` of an
+tag of its type and its length, every list its count, and `encode` accepts nothing else. No ``repr``, no ``str`` of an
 object, no pickle, no ``id``, no ``hash``, no set order: each of those differs between processes or merges values.
 """
 

@@ -110,8 +110,8 @@ class Snapshot:
             (name, _analysis_member(name, value)) for name, value in zip(_ANALYSIS, self.analysis, strict=True)
         ]
         functions = [own for value in self.analysis if (own := _analysis_function(value)) is not None]
-        for owner_place, owner in self.namespaces:
-            namespace = vars(owner)
+        # The copies: what another thread changes meanwhile is seen by the next call, and no name is gone in between.
+        for (owner_place, _), (_, namespace) in list(zip(self.namespaces, self.copies, strict=True)):
             for name in sorted(namespace):
                 if name in _IGNORED:
                     continue

@@ -106,8 +106,8 @@ class Versions:
     def __init__(self, namespaces: Iterable[Any], owners: Iterable[Any] = ()) -> None:
         dicts = {id(each): each for each in map(plain_dict, namespaces)}.values()
         self._owners = list(owners)
-        usable = _version is not None and all(type(each) is dict for each in dicts)
-        usable = usable and all(map(_held, self._owners))
+        owned = list(map(_held, self._owners))
+        usable = _version is not None and all(type(each) is dict for each in (*dicts, *owned)) and all(owned)
         self._filled = [each for each in dicts if each] if usable else []
         # PyTorch's watcher does not see that an empty dict takes another one over as a whole.
         self._empty = [each for each in dicts if not each] if usable else [_NEVER]

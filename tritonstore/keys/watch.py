@@ -128,10 +128,10 @@ class Watch:
 
     def holds(self) -> bool:
         """Whether all of it is unchanged. Raises nothing: what cannot be compared has changed."""
-        versions = self._versions
-        if versions is None:
-            versions = self._versions = Versions(self._namespaces, self._owners)
         try:
+            versions = self._versions
+            if versions is None:
+                versions = self._versions = Versions(self._namespaces, self._owners)
             now = versions.now()
             if not versions.known(now):
                 if not self._dicts_hold():
@@ -157,7 +157,7 @@ class Watch:
 
     def _others_hold(self) -> bool:
         # No bytecode for each of them: this is asked on every call.
-        if list(map(type, self._owners)) != self._kinds:
+        if not all(map(operator.is_, map(type, self._owners), self._kinds)):
             return False
         owners, names, values = self._attributes
         if not all(map(operator.is_, map(getattr, owners, names), values)):

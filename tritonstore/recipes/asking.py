@@ -22,7 +22,6 @@ from typing import Any
 from tritonstore import keys
 from tritonstore.access import AccessResult
 from tritonstore.errors import Bypass
-from tritonstore.keys.encoding import part_digest
 from tritonstore.keys.integrity import snapshot
 from tritonstore.keys.toolchain import toolchain
 from tritonstore.pytorch.install import ask_through
@@ -106,7 +105,7 @@ class Asker:
 
 
 def _toolchain() -> str:
-    return part_digest("toolchain", toolchain(snapshot()).record)
+    return toolchain(snapshot()).digest
 
 
 def _plain(access: AccessResult) -> list[Any]:
