@@ -90,7 +90,7 @@ class AnalysisStore:
         """Store PyTorch's proven answer to `key`, which took `seconds`. A fault costs only that it is not
         stored.
         """
-        if self._off or key.digest in self._quarantine.digests():
+        if self._off or self.set_aside(key.digest):
             return
         started = time.perf_counter()
         try:
@@ -144,7 +144,7 @@ class AnalysisStore:
         entry = self._sound(digest, data)
         if not self._reads_tiers or digest in self._memory:  # a mode that asks PyTorch anew takes no answers over
             return False
-        if digest in self._quarantine.digests():
+        if self.set_aside(digest):
             return False
         self._remember(entry, entry.access, entry.provenance, data)
         return self.tiers.get(digest, lambda found: self._is_sound(digest, found)) is None and bool(
@@ -173,6 +173,10 @@ class AnalysisStore:
         self.tiers.delete(digest)
         return kept
 
+    def set_aside(self, digest: str) -> bool:
+        """Whether the answer under `digest` was found to be wrong, so that none is used or stored."""
+        return digest in self._quarantine.digests()
+
     def close(self) -> None:
         """Close the tiers. May be called twice."""
         self.tiers.close()
@@ -196,7 +200,7 @@ class AnalysisStore:
             return remembered, "memory"
         if not self._reads_tiers:
             return None
-        if key.digest in self._quarantine.digests():
+        if self.set_aside(key.digest):
             self._refuse(key.digest, "quarantined", f"is not used: verification put it into {self._quarantine.folder}")
             return None
         started = time.perf_counter()

@@ -71,6 +71,25 @@ def test_kernels_that_were_edited(folder: Path, url: str, ask: Ask) -> None:
     assert again.by_status == {"known": 2}
 
 
+def test_an_answer_that_was_found_wrong_is_not_asked_for(folder: Path, url: str, ask: Ask) -> None:
+    """Brought back by a backup, it would be asked for again and again, and never stored."""
+    write(folder, "aside", named("aside"))
+    ask((reloaded("aside").kernel, tensors("x", "y")))
+    files = FilesBackend(url.removeprefix("file://"))
+    ((digest, data),) = [(record.digest, files.get(record.digest)) for record in files.scan()]
+    store = tritonstore.open_store(url)
+    store.quarantine(digest)
+    assert data is not None
+    files.put(digest, data)
+    summary = tritonstore.prewarm(url=url, jobs=1)
+    assert summary.by_status == {"quarantined": 1}
+    given = command(url, "--jobs", "1", "--path", str(folder))
+    done = subprocess.run(given, env=environ(), capture_output=True, text=True, check=False)
+    assert "aside.kernel: its answer was found to be wrong and is not used" in done.stderr
+    assert tritonstore.open_store(url).set_aside(digest)
+    assert not store.set_aside("0" * 64)
+
+
 def test_what_cannot_be_asked_is_named_and_the_rest_goes_on(folder: Path, url: str, ask: Ask, tmp_path: Path) -> None:
     """Modules that raise, print, end the process or are gone; each costs its own kernel."""
     # As Triton's tutorials do: a module asks for the real driver, which no earlier question may have pushed aside.

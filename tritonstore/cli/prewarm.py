@@ -16,6 +16,7 @@ __all__ = ["command", "why"]
 
 _WORDS = {
     "unproven": "PyTorch's analysis fails, so there is nothing to store",
+    "quarantined": "its answer was found to be wrong and is not used (docs/trust.md)",
     "bypass": "today the call has no key",
     "failed": "PyTorch or the store failed",
     "died": "the worker process did not survive it",

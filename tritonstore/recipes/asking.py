@@ -8,6 +8,7 @@ What becomes of a recipe, in a word:
     differs      recompute: it does not
     elsewhere    recompute: the entry was made by another toolchain, so it cannot be asked again here
     changed      recompute: today's question is another one (source, target, …)
+    quarantined  the answer was found to be wrong before, and is neither used nor stored
     unproven     PyTorch's analysis failed, which says nothing and is not stored
     bypass       today the call has no key
     lost: WHY    it could not be rebuilt; WHY is a reason of `rebuild.NotRebuilt`
@@ -86,6 +87,8 @@ class Asker:
         if self._purpose == RECOMPUTE and key.digest != recipe.digest:
             odd = ", ".join(part for part in keys.PARTS if key.parts[part] != recipe.parts.get(part))
             return "changed", f"another {odd} today", 0.0
+        if self._store.set_aside(key.digest):
+            return "quarantined", "", 0.0
         before = self._store.counters.snapshot()
         ask_through(self._session, (kernel, arguments, {}))
         after = self._store.counters.snapshot()
