@@ -145,6 +145,22 @@ def test_a_module_that_never_comes_back(folder: Path, url: str, ask: Ask, monkey
     assert "nothing came within 1 s" in result.text
 
 
+def test_a_module_that_writes_without_end(folder: Path, url: str, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs its own kernel, and no more of the disk than a worker may write."""
+    for name in ("floods", "honest"):
+        write(folder, name, named(name))
+        ask((reloaded(name).kernel, tensors("x", "y")))
+    flood = "import sys\nwhile True:\n    sys.stderr.write('x' * 99_999 + '\\n')\n"
+    write(folder, "floods", flood + named("floods"))
+    monkeypatch.setattr("tritonstore.recipes.workers._MOST_TALK", 1 << 20)
+    write(folder, "honest", named("honest") + "\n# edited\n")
+    summary = tritonstore.prewarm(url=url, jobs=1)
+    assert summary.by_status == {"died": 1, "known": 1}
+    ((recipe, status, text, _),) = summary.trouble
+    assert (recipe.kernel, status) == ("floods.kernel", "died")
+    assert text.startswith("it wrote 1 MB to standard error; the process ended with signal 9")
+
+
 @pytest.fixture
 def two(folder: Path, url: str, ask: Ask) -> Path:
     """A store with two old questions; importing the second kernel's module says so and waits for a file."""

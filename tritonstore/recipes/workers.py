@@ -31,6 +31,8 @@ _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tritonst
 _CHUNK = 1 << 16
 _LAST = 5.0  # seconds between the end of a worker's output and its own
 _READY = 120.0  # seconds for a worker to import torch and triton
+_MOST_TALK = 64 << 20  # bytes that a worker may write to standard error over one recipe
+_LOOK = 1.0  # seconds between looks at how much that is
 
 
 class Result(NamedTuple):
@@ -90,6 +92,8 @@ class _Worker:
         self.recipe = recipe
         self.number += 1
         self.deadline = time.monotonic() + patience
+        os.lseek(self.talk.fileno(), 0, os.SEEK_SET)  # a place that the worker shares: what it said before may go
+        os.ftruncate(self.talk.fileno(), 0)
         self.send(frame([self.number, list(recipe)]))
 
     def fileno(self) -> int:
@@ -111,6 +115,10 @@ class _Worker:
             self._buffer = self._buffer[end:]
         return messages
 
+    def talks_without_end(self) -> bool:
+        """Whether it would fill the disk with what it writes to standard error."""
+        return os.fstat(self.talk.fileno()).st_size > _MOST_TALK
+
     def kill(self) -> None:
         """End it and whatever a kernel's module has started in it: the session is its own."""
         with suppress(OSError):
@@ -124,8 +132,9 @@ class _Worker:
         killed = self.process.poll() is None
         self.kill()
         code = self.process.wait()
-        self.talk.seek(0)
-        last = self.talk.read(1 << 20).decode(errors="replace").strip().rpartition("\n")[2][:200]
+        size = self.talk.seek(0, os.SEEK_END)
+        self.talk.seek(max(0, size - _CHUNK))
+        last = self.talk.read(_CHUNK).decode(errors="replace").strip().rpartition("\n")[2][:200]
         for file in (self.process.stdin, self.process.stdout, self.talk):
             if file is not None:
                 with suppress(OSError):
@@ -197,7 +206,7 @@ class Workers:
         """Wait until a worker says something, ends, or has had its time."""
         now = time.monotonic()
         busy = [each.deadline for each in self._workers if each.recipe is not None or not each.ready]
-        for key, _ in self._selector.select(max(0.0, min(busy, default=now) - now)):
+        for key, _ in self._selector.select(min(_LOOK, max(0.0, min(busy, default=now) - now))):
             worker = key.fileobj
             assert isinstance(worker, _Worker)
             messages = worker.read()
@@ -216,6 +225,8 @@ class Workers:
             if now >= worker.deadline and (worker.recipe is not None or not worker.ready):
                 patience = self._patience if worker.ready else _READY
                 yield from self._ended(worker, f"nothing came within {patience:.0f} s; ")
+            elif worker.talks_without_end():
+                yield from self._ended(worker, f"it wrote {_MOST_TALK >> 20} MB to standard error; ")
 
     def _ended(self, worker: _Worker, before: str) -> Iterator[Result]:
         how = before + self._drop(worker, ended=not before)
