@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
+import select
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 
 from .child import ROOT
@@ -21,27 +22,21 @@ from .child import ROOT
 
 def _pump(source: socket.socket, sink: socket.socket, delay: float) -> None:
     """Pass on what comes from `source`, each piece `delay` after it came, however many are under way."""
-    under_way: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
-
-    def deliver() -> None:
-        data = b"first"
-        while data:
-            due, data = under_way.get()
-            # A sleeping thread wakes up some 60 µs late, so the last of it is waited for awake.
-            while (left := due - time.perf_counter()) > 0:
-                if left > 2e-4:
-                    time.sleep(left - 1.5e-4)
-            with contextlib.suppress(OSError):
-                sink.sendall(data) if data else sink.shutdown(socket.SHUT_WR)
-
-    threading.Thread(target=deliver, daemon=True).start()
+    under_way: deque[tuple[float, bytes]] = deque()
     data = b"first"
-    while data:
-        try:
-            data = source.recv(1 << 16)
-        except OSError:
-            data = b""
-        under_way.put((time.perf_counter() + delay, data))
+    while data or under_way:
+        left = max(0.0, under_way[0][0] - time.perf_counter()) if under_way else None
+        # More to come, or the time of what came first: whichever is sooner. select takes its timeout in microseconds.
+        if select.select([source] if data else [], [], [], left)[0]:
+            try:
+                data = source.recv(1 << 16)
+            except OSError:
+                data = b""
+            under_way.append((time.perf_counter() + delay, data))
+        while under_way and under_way[0][0] <= time.perf_counter():
+            piece = under_way.popleft()[1]
+            with contextlib.suppress(OSError):
+                sink.sendall(piece) if piece else sink.shutdown(socket.SHUT_WR)
 
 
 def serve(port: int, delay: float) -> None:
