@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from itertools import islice
 
+from tritonstore.backends.base import is_digest
 from tritonstore.backends.folders import make_folders, write_whole
 
 __all__ = ["Quarantine"]
 
-_DIGEST = re.compile(r"[0-9a-f]{64}\Z").match
 _MOST = 10_000  # names that are read
 
 
@@ -33,7 +32,7 @@ class Quarantine:
         if self._digests is None:
             found: set[str] = set()
             with contextlib.suppress(OSError), os.scandir(self.folder) as files:
-                found = {file.name for file in islice(files, _MOST) if _DIGEST(file.name)}
+                found = {file.name for file in islice(files, _MOST) if is_digest(file.name)}
             self._digests = found
         return self._digests
 

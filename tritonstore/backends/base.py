@@ -30,13 +30,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, Protocol
 
-__all__ = ["MAX_SIZE", "Backend", "Lease", "Record", "Writes", "check_digest"]
+__all__ = ["MAX_SIZE", "Backend", "Lease", "Record", "Writes", "check_digest", "is_digest"]
 
 MAX_SIZE = (
     1 << 20
 )  # bytes; nothing larger is put or read. entry.MAX_SIZE is the same number, and a test holds them together
 
-_DIGEST = re.compile(r"[0-9a-f]{64}\Z").match
+is_digest = re.compile(r"[0-9a-f]{64}\Z").match
+"""Whether a text is the name of an entry: truthy for 64 lower-case hex digits."""
 
 
 Writes = Literal["all", "publish", "none"]
@@ -97,6 +98,6 @@ class Backend(ABC):
 
 def check_digest(digest: str) -> str:
     """`digest` itself. Raises ValueError unless it is 64 lower-case hex digits."""
-    if _DIGEST(digest) is None:
+    if is_digest(digest) is None:
         raise ValueError(f"not a digest (64 lower-case hex digits): {digest[:80]!r}")
     return digest

@@ -19,7 +19,7 @@ import stat
 import time
 from collections.abc import Iterator
 
-from tritonstore.backends.base import MAX_SIZE, Backend, Record, check_digest
+from tritonstore.backends.base import MAX_SIZE, Backend, Record, check_digest, is_digest
 from tritonstore.backends.folders import TEMPORARY, make_folders, open_to_group, temporary_name
 from tritonstore.backends.leases import FileLease
 from tritonstore.backends.trust import Trust
@@ -32,7 +32,6 @@ VERSION = "v1"
 
 _SHARDS = 256
 _HOUR = 3600.0
-_NAME = re.compile(r"[0-9a-f]{64}\Z")
 _SHARD_NAME = re.compile(r"[0-9a-f]{2}\Z")
 
 # O_NONBLOCK: opening a FIFO that has no writer would wait for ever. O_NOFOLLOW: a link could lead elsewhere.
@@ -150,7 +149,7 @@ class FilesBackend(Backend):
                     os.scandir(self._base + shard) as files,
                 ):
                     for file in files:
-                        if _NAME.match(file.name) and file.name.startswith(shard):
+                        if is_digest(file.name) and file.name.startswith(shard):
                             with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
                                 found = file.stat(follow_symlinks=False)
                                 if stat.S_ISREG(found.st_mode):
@@ -240,7 +239,7 @@ class FilesBackend(Backend):
                     if TEMPORARY.match(file.name):
                         if abs(now - found.st_mtime) > _HOUR:  # no live writer takes so long
                             os.unlink(file.name, dir_fd=shard)
-                    elif _NAME.match(file.name):
+                    elif is_digest(file.name):
                         if self._max_age and abs(now - found.st_mtime) > self._max_age and file.name != keep:
                             os.unlink(file.name, dir_fd=shard)
                         else:

@@ -21,7 +21,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedEr
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from tritonstore.backends import options
-from tritonstore.backends.base import MAX_SIZE, Backend, Record, check_digest
+from tritonstore.backends.base import MAX_SIZE, Backend, Record, check_digest, is_digest
 from tritonstore.errors import StoreError, StoreUnavailable, StoreUnreachable
 from tritonstore.forks import reset_in_children
 from tritonstore.settings import Settings, redact_url
@@ -121,7 +121,7 @@ class ObjectStoreBackend(Backend):
                 return
             for found in page:
                 name = found["path"].rpartition("/")[2]
-                if found["path"] == f"{VERSION}/{name}" and re.fullmatch(r"[0-9a-f]{64}", name):
+                if found["path"] == f"{VERSION}/{name}" and is_digest(name):
                     yield Record(name, found["size"], found["last_modified"].timestamp())
 
     def lease(self, digest: str) -> None:

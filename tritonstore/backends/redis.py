@@ -26,7 +26,7 @@ from redis.exceptions import InvalidResponse
 from redis.retry import Retry
 
 from tritonstore.backends import options
-from tritonstore.backends.base import MAX_SIZE, Backend, Record, check_digest
+from tritonstore.backends.base import MAX_SIZE, Backend, Record, check_digest, is_digest
 from tritonstore.backends.redis_faults import explain
 from tritonstore.backends.redis_limits import Limits, limited
 from tritonstore.errors import StoreError
@@ -49,7 +49,6 @@ _REPLY = MAX_SIZE + (64 << 10)  # bytes of an answer that are read: an entry, an
 _SCAN_REPLY = 64 << 20  # a page of keys, also of somebody else's and with long names
 _RENEWAL = 0.5  # seconds that a read spends on a renewal at most, which is an extra
 _SHORTEST_LEASE = 0.1
-_DIGEST = re.compile(r"[0-9a-f]{64}\Z").match
 
 
 class RedisBackend(Backend):
@@ -150,7 +149,7 @@ class RedisBackend(Backend):
             if type(keys) is not list or not all(type(key) is bytes for key in keys):
                 raise self._fault("scan", InvalidResponse("not an answer to SCAN"))
             names = [key.decode("ascii", "replace").removeprefix(self._entries) for key in keys]
-            fresh = [name for name in dict.fromkeys(names) if _DIGEST(name) and bytes.fromhex(name) not in seen]
+            fresh = [name for name in dict.fromkeys(names) if is_digest(name) and bytes.fromhex(name) not in seen]
             seen.update(map(bytes.fromhex, fresh))
             if fresh:
                 yield from self._records(fresh)
