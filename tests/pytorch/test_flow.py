@@ -15,7 +15,8 @@ import torch._higher_order_ops.triton_kernel_wrap as wrap
 
 import tritonstore
 from tests.pytorch.conftest import TARGET, counted, entries, tensors
-from tests.support.analysis import no_target, target
+from tests.support.analysis import CUDA_80, CUDA_90, devices, no_target, target
+from tests.support.switch import launch, switch
 from tritonstore import keys
 from tritonstore.errors import StoreUnavailable
 from tritonstore.pytorch.answers import same_answer
@@ -111,6 +112,24 @@ def test_no_driver_then_a_driver_gives_the_precise_answer(ask: Ask, kernels: Any
             rich = ask(kernels.copy, tensors(n=7, BLOCK=64))
     assert same_answer(rich, alone)
     assert not same_answer(rich, poor)
+
+
+def test_each_device_of_a_driver_has_its_own_answers(ask: Ask, url: str) -> None:
+    """The current device changes between two calls, under one driver and one store; nothing else does."""
+    info = "from triton.language.target_info import cuda_capability_geq\n"
+    kernel, arguments = launch(switch("cuda_capability_geq(9, 0)", "", info))[:2]
+    with devices(CUDA_80, CUDA_90) as use:
+        alone = []
+        for index in (0, 1):
+            use(index)
+            alone.append(ask(kernel, dict(arguments)))
+        assert not same_answer(*alone)
+        for analyses in (2, 0):  # the second store object knows only what is on disk
+            with tritonstore.installed(url=url, target="cuda:75:32"):  # what is declared pushes no real driver aside
+                for index in (0, 1, 0, 1, 1, 0):
+                    use(index)
+                    assert same_answer(ask(kernel, dict(arguments)), alone[index])
+                assert counted("analyses", "publishes", "calls") == [analyses, analyses, 6]
 
 
 def test_a_bypass_is_counted_under_its_reason(ask: Ask, kernels: Any, url: str) -> None:

@@ -156,6 +156,18 @@ def target(backend: str, arch: int | str, warp_size: int) -> Iterator[None]:
 
 
 @contextmanager
+def devices(*targets: tuple[str, int | str, int]) -> Iterator[Callable[[int], None]]:
+    """One driver with several devices, as a real one has; what is yielded makes the device of an index the current."""
+    offline = OfflineDriver(GPUTarget(*targets[0]))
+
+    def use(index: int) -> None:
+        offline.target = GPUTarget(*targets[index])
+
+    with _driver(offline):
+        yield use
+
+
+@contextmanager
 def no_target() -> Iterator[None]:
     """No driver while the context is open."""
     with _driver(AbsentDriver()):
