@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-SCRIPTS = ("bench", "cache", "demo", "faults", "fuzz", "test", "check")
+SCRIPTS = ("bench", "cache", "demo", "faults", "fuzz", "gpu", "test", "check")
 NAMED_FILE = re.compile(r"(?<![\w/.-])((?:scripts|tests|tritonstore|\.ci)/[\w/.-]*\w)")
 NAMED_OPTION = re.compile(r"scripts/demo[^`\n]*?(--[a-z][a-z-]*)")
 
