@@ -109,8 +109,8 @@ def same(expected: Path, found: Path, method: str) -> bool:
     left, right = (json.loads((folder / f"{method}.json").read_text()) for folder in (expected, found))
     for name in sorted({*left, *right}):
         if left.get(name) != right.get(name):
-            lines = [str(each.get(name, "")).splitlines() for each in (left, right)]
-            shown = list(unified_diff(*lines, expected.name, found.name, n=0, lineterm=""))[:24]
+            one, other = (str(each.get(name, "")).splitlines() for each in (left, right))
+            shown = list(unified_diff(one, other, expected.name, found.name, n=0, lineterm=""))[:24]
             print(f"gpu: {method}: {name} differs", *(line[:300] for line in shown), sep="\n", file=sys.stderr)
             return False
     return True

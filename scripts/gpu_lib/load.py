@@ -31,7 +31,7 @@ class Loaded(NamedTuple):
 def main(rtol: float, atol: float, packages: Sequence[str]) -> None:
     for package in packages:
         try:
-            told = {"largest": _compared(Path(package), rtol, atol)}
+            told: dict[str, Any] = {"largest": _compared(Path(package), rtol, atol)}
         except Exception as error:
             told = {"wrong": " ".join(str(error).split())[:300] or type(error).__name__}
         print(json.dumps(told), flush=True)

@@ -17,6 +17,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +44,19 @@ def _random(*shape: int, dtype: torch.dtype) -> torch.Tensor:
 
 def rms_norm(dtype: torch.dtype) -> Iterator[Case]:
     op = torch.ops.tritonstore.rms_norm.default
+
+    def both(x: torch.Tensor, weight: torch.Tensor | None = None) -> tuple[Any, Any]:
+        return op(x, weight, 1e-6), functional.rms_norm(x, (x.shape[-1],), weight, 1e-6)
+
     for shape in ((3, 5, 17), (1, 64), (4, 1), (2, 4096), (2, 4097), (1, 20000), (0, 8)):
         for weighted in (True, False):
             x = _random(*shape, dtype=dtype)
             weight = _random(shape[-1], dtype=dtype) if weighted else None
-            yield (
-                f"{list(shape)}{' weight' if weighted else ''}",
-                lambda x=x, w=weight: (op(x, w, 1e-6), functional.rms_norm(x, (x.shape[-1],), w, 1e-6)),
-            )
+            yield f"{list(shape)}{' weight' if weighted else ''}", partial(both, x, weight)
     strange = {"transposed": _random(33, 7, dtype=dtype).t(), "stepped": _random(5, 66, dtype=dtype)[:, ::2]}
     strange["expanded"] = _random(1, 33, dtype=dtype).expand(4, 33)
     for name, x in strange.items():
-        yield name, lambda x=x: (op(x, None, 1e-6), functional.rms_norm(x, (x.shape[-1],), None, 1e-6))
+        yield name, partial(both, x)
 
 
 def topk(dtype: torch.dtype) -> Iterator[Case]:
@@ -84,7 +86,7 @@ def topk(dtype: torch.dtype) -> Iterator[Case]:
             x[1, columns // 2] = torch.copysign(torch.tensor(torch.nan), torch.tensor(-1.0))  # as large as the other
             x[2, 0], x[2, columns // 2] = torch.inf, -0.0
             what = f"[3, {columns}] k={k} {'largest' if largest else 'smallest'}, NaN, inf, duplicates"
-            yield what, lambda x=x, k=k, largest=largest: both(x, k, largest)
+            yield what, partial(both, x, k, largest)
     yield "one row, transposed", lambda: both(_random(65, 1, dtype=dtype).t(), 9, True)
     yield "3-D", lambda: both(_random(2, 3, 40, dtype=dtype), 4, True)
 
@@ -103,7 +105,7 @@ def conv1d(dtype: torch.dtype) -> Iterator[Case]:
             for shape in ((2, 3, 257), (1, 1, width), (1, 96, 1000)):
                 x = _random(*shape, dtype=dtype)
                 what = f"{list(shape)} width {width} padding {padding}"
-                yield what, lambda x=x, w=width, p=padding: both(x, w, p, w != 3, [0, 1, 2])
+                yield what, partial(both, x, width, padding, width != 3, [0, 1, 2])
     x = _random(2, 65, 48, dtype=dtype).transpose(1, 2)
     yield "channels last", lambda: both(x, 4, 3, True, [0, 2, 1])
     yield "stepped", lambda: both(_random(2, 5, 90, dtype=dtype)[:, :, ::3], 4, 3, False, [0, 1, 2])
@@ -140,12 +142,10 @@ def sdpa(dtype: torch.dtype) -> Iterator[Case]:
         ):
             shape = (2, heads, kv_heads, queries, keys, dim)
             what = f"heads {heads}/{kv_heads} queries {queries} keys {keys} dim {dim}{' causal' if causal else ''}"
-            yield what, lambda s=shape, c=causal: both(s, "", c)
+            yield what, partial(both, shape, "", causal)
         for mask in ("flat", "batch", "added"):
-            yield (
-                f"mask {mask}, one row sees nothing, dim {dim}",
-                lambda m=mask, d=dim: both((2, 4, 2, 50, 77, d), m, False),
-            )
+            what = f"mask {mask}, one row sees nothing, dim {dim}"
+            yield what, partial(both, (2, 4, 2, 50, 77, dim), mask, False)
 
 
 def compared(name: str, what: str, dtype: torch.dtype, both: Callable[[], tuple[Any, Any]]) -> dict[str, Any]:

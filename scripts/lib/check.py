@@ -45,6 +45,7 @@ def main() -> int:
             "tritonstore",
             "scripts/demo_lib",
             "scripts/bench_lib",
+            "scripts/gpu_lib",
             "scripts/lib",
         ],
     )
