@@ -62,6 +62,8 @@ CODE = {
     "return checker's attribute": "attribute held.to there → not there in kernel kernel",
     "default expression": "global NAME is no longer defined in a parameter of kernel kernel",
     "annotation expression": "global NAME is no longer defined in a parameter of kernel kernel",
+    "annotation alias of a default": "an annotation or default of kernel kernel changed",
+    "module attribute, constexpr or bare": "cfg.X tl.constexpr 1 → int 1 in kernel kernel",
     "annotation alias of a local": "global A tl.int32 → Triton's constexpr in kernel kernel",
     "helper in a tuple of a constexpr": "the helper F: read → write",
     "helper renamed onto another": (

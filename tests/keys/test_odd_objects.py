@@ -77,7 +77,7 @@ def test_a_globals_properties_are_not_run() -> None:
 
     runs: list[int] = []
     call = launch(load(LOCAL, given={"w": Connection()})["kernel"], w=1)
-    assert digest(call) == digest(call)
+    assert outcome(call) == "bypass: value-type"
     assert runs == []
     assert not answer(call).failed
 

@@ -208,6 +208,42 @@ ROWS = {
         before=HELPERS,
         right_reason="*",
     ),
+    "annotation alias of a default": Row(
+        "STR = 'abc'\nC = tl.constexpr\n@triton.jit\ndef kernel(x, y, v: C = STR):\n    tl.store(x, 1.0)\n",
+        "C = tl.constexpr",
+        "C = tl.int32",
+    ),
+    "a dtype's attribute": on(
+        "T.primitive_bitwidth == 32",
+        "T.primitive_bitwidth = 32",
+        "T.primitive_bitwidth = 16",
+        before="T = tl.dtype('fp32')",
+        right_reason="value-type",
+    ),
+    "a constexpr's own comparison": on(
+        "F == 1",
+        "F.__dict__.pop('__eq__', None)",
+        "F.__eq__ = lambda other: tl.constexpr(False)",
+        before="F = tl.constexpr(1)",
+        right_reason="value-type",
+    ),
+    "module attribute, constexpr or bare": on(
+        "f'{cfg.X}' == '1'", "cfg.X = tl.constexpr(1)", "cfg.X = 1", before=MODULE
+    ),
+    "module named as Triton's": on(
+        "cfg.X == 1",
+        "cfg.__name__ = 'cfg'",
+        "cfg.__name__ = 'triton.language.extra.libdevice'",
+        before=MODULE + "cfg.X = 1\n",
+        right_reason="patched",
+    ),
+    "function becomes a builtin": on(
+        "f(1) == 1",
+        "f.__dict__.clear()",
+        "f.__triton_builtin__ = True",
+        before="def f(a):\n    return 1\n",
+        right_reason="value-type",
+    ),
     "helper's noinline": calling(
         "helper(x, tl.arange(0, 4))", "helper.noinline = False", "helper.noinline = True", before=NOINLINE
     ),

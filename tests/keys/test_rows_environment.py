@@ -17,6 +17,7 @@ from tests.support.analysis import CUDA_75, CUDA_80, CUDA_90, CUDA_100, HIP_942,
 from tests.support.calls import Call, answer, digest, outcome
 from tests.support.sources import load
 from tests.support.switch import launch, switch
+from tritonstore.keys import target as part
 
 DOT = """
 @triton.jit
@@ -164,6 +165,57 @@ def test_a_backend_from_outside_triton_has_no_key(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(backends, "foreign", entry)
     with target("foreign", 90, 32):
         assert outcome(plain()) == "bypass: backend"
+
+
+def test_a_backend_that_is_replaced_after_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = plain()
+    said, before = answer(call), digest(call)
+
+    class Failing(backends["nvidia"].compiler):  # type: ignore[misc]
+        def get_codegen_implementation(self, options: Any) -> Any:
+            raise RuntimeError("no code")
+
+    monkeypatch.setitem(backends, "nvidia", dataclasses.replace(backends["nvidia"], compiler=Failing))
+    assert answer(call) != said
+    assert outcome(call) == "bypass: backend"
+    monkeypatch.undo()
+    assert (answer(call), digest(call)) == (said, before)
+
+
+def test_a_backend_that_is_instrumented_after_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = plain()
+    before = digest(call)
+    monkeypatch.setattr(backends["nvidia"].compiler, "instrumentation", object())
+    assert [outcome(call), outcome(call)] == ["bypass: backend"] * 2
+    monkeypatch.undo()
+    assert digest(call) == before
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["and stays", "and is unset"])
+def test_a_variable_that_another_thread_sets_while_the_target_is_worked_out(
+    back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The part made of it must not stand for the environment before, to which the process returns."""
+    call = launch(load(DOT)["kernel"])
+    before = digest(call)
+    make, pack = part.make_backend, part.part_digest
+
+    def setting(place: Any) -> Any:
+        monkeypatch.setenv("TRITON_F32_DEFAULT", "ieee")
+        return make(place)
+
+    def unsetting(name: str, record: Any) -> str:
+        if back:
+            monkeypatch.delenv("TRITON_F32_DEFAULT")
+        return pack(name, record)
+
+    monkeypatch.setenv("UNRELATED", "1")  # so it is worked out again
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(part, "make_backend", setting)
+        patch.setattr(part, "part_digest", unsetting)
+        assert digest(call) != before
+    monkeypatch.delenv("TRITON_F32_DEFAULT", raising=False)
+    assert digest(call) == before
 
 
 def test_a_default_device_that_fails_is_not_remembered_as_precise() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch._higher_order_ops.triton_kernel_wrap as wrap
 import triton
 import triton.language as tl
+import triton.language.extra.cuda as cuda
 from triton.backends import backends
 from triton.language import target_info
 
@@ -51,6 +52,10 @@ PATCHES: dict[str, tuple[Any, str, Any]] = {
     "PyTorch's generation": (wrap, "generate_ttir", always),
     "PyTorch's walk": (wrap, "ttir_to_functions", always),
     "the backend's code generation": (backends["nvidia"].compiler, "get_codegen_implementation", always),
+    "PyTorch's operation": (wrap, "Op", always),
+    "PyTorch's parameter": (wrap, "Param", always),
+    "PyTorch's reading of descriptors": (wrap, "maybe_unpack_tma_stable_metadata", always),
+    "the backend's conversion of types": (cuda, "convert_custom_float8_sm80", always),
     "what the target is said to be": (target_info, "current_target", always),
 }
 

@@ -225,6 +225,20 @@ def test_an_edit_is_noticed_though_a_chmod_of_the_whole_tree_renewed_record(
     assert fingerprint(torch_root, triton_root) == after
 
 
+def test_an_edit_is_noticed_though_a_copy_of_the_tree_renewed_all_times(
+    torch_root: Path, triton_root: Path, tmp_path: Path
+) -> None:
+    """As `cp -r` does, which writes RECORD last: nothing tells by then that the file is not the one it lists."""
+    before = fingerprint(torch_root, triton_root)
+    path = triton_root / "language" / "core.py"
+    path.write_bytes(bytes(reversed(path.read_bytes())))  # the same size
+    other = tmp_path / "copy"
+    shutil.copytree(triton_root.parent, other, copy_function=shutil.copyfile)
+    info = next(other.glob("*.dist-info"))
+    later_than(other / "triton", info, (info / "RECORD").read_text())
+    assert fingerprint(torch_root, other / "triton") != before
+
+
 def test_a_chmod_of_an_untouched_tree_changes_nothing(torch_root: Path, triton_root: Path) -> None:
     before = fingerprint(torch_root, triton_root)
     renew_change_times(triton_root.parent)

@@ -158,6 +158,31 @@ def test_a_key_that_changes_during_the_analysis_is_not_stored(
         assert counted("publishes") == [0]
 
 
+def test_a_global_that_was_another_for_a_while_is_not_stored(
+    ask: Ask, kernels: Any, url: str, monkeypatch: pytest.MonkeyPatch, seam: Any
+) -> None:
+    """As another thread does that sets a module's switch, exports, and puts it back: both keys are the same."""
+    original = getattr(wrap, seam.entry)
+    kept = kernels.namespace["SCALE"]
+    others = [type(kept)(kept.value + 1)]
+
+    def rebinding(*question: Any) -> Any:
+        if not others:
+            return original(*question)
+        kernels.namespace["SCALE"] = others.pop()
+        answer = original(*question)
+        kernels.namespace["SCALE"] = kept
+        return answer
+
+    monkeypatch.setattr(wrap, seam.entry, rebinding)
+    with tritonstore.installed(url=url, target=TARGET):
+        ask(kernels.copy, tensors(n=7, BLOCK=64))
+        assert tritonstore.stats()["unproven"] == {"key-changed": 1}
+        assert counted("publishes") == [0]
+        ask(kernels.copy, tensors(n=7, BLOCK=64))
+        assert counted("publishes") == [1]
+
+
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [("readwrite", (1, 1)), ("readonly", (1, 0)), ("refresh", (1, 1)), ("off", (2, 0))],

@@ -103,7 +103,7 @@ def test_every_scalar(folder: Path, value: Any) -> None:
         *(10**400, -(10**400), 2**80, -(2**63) - 1),
         *((), (1, "a", (None, 2.5)), [1, [2, []]], [True, 1, 1.0]),
         *(tl.float16, tl.int1, tl.bfloat16, torch.float32, torch.uint8, torch.float8_e5m2),
-        *(tl.constexpr(3), tl.constexpr("x"), tl.constexpr(tl.constexpr(4))),
+        *(tl.constexpr(3), tl.constexpr("x"), tl.constexpr(tl.constexpr(4)), (tl.constexpr(1), 1, [tl.constexpr("y")])),
     ],
     ids=lambda value: repr(value)[:30],
 )

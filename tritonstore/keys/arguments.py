@@ -15,12 +15,13 @@ from typing import Any
 import sympy
 import torch
 import torch._higher_order_ops.triton_kernel_wrap as analysis
+import triton.language as tl
 from torch._subclasses.fake_tensor import FakeTensor
 from triton.runtime.autotuner import Autotuner, Config
 from triton.runtime.jit import JITFunction
 
 from tritonstore.errors import Bypass
-from tritonstore.keys.values import Token, value_token
+from tritonstore.keys.values import Token, exact_token, value_token
 
 # Triton's names of pointers by element type (triton._utils.type_canonicalisation_dict).
 ELEMENTS: dict[torch.dtype, str] = {
@@ -185,7 +186,7 @@ def argument_tokens(
         if parameter.is_constexpr:
             if kind is not int and kind_of(value) == SYMBOL:
                 value = _SYMBOL_VALUE
-            tokens.append(("constexpr", value_token(value, jit_token)))
+            tokens.append(("constexpr", _given_token(value, jit_token)))
         elif kind is FakeTensor:
             tokens.append(_pointer(name, value))
         else:
@@ -196,9 +197,15 @@ def argument_tokens(
     return tokens
 
 
+def _given_token(value: Any, jit_token: Callable[[Any], Token] | None = None) -> Token:
+    """A number and a ``tl.constexpr`` of it are one question. A text is not: PyTorch reads a bare one as a hint."""
+    number = type(value) is tl.constexpr and type(value.value) in (bool, int, float)
+    return value_token(value, jit_token) if number else exact_token(value, jit_token)
+
+
 def _constant(parameter: Any, value: Any) -> Token:
     """The token of a scalar whose value PyTorch hands to the kernel as a constant."""
-    held = value_token(_SYMBOL_VALUE if kind_of(value) == SYMBOL else value)
+    held = _given_token(_SYMBOL_VALUE if kind_of(value) == SYMBOL else value)
     # Triton's hints about the number (divisible by 16) go with the constant, and can make generation fail.
     hints = (bool(parameter.do_not_specialize), bool(parameter.do_not_specialize_on_alignment), parameter.is_const)
     return ("constant", held, *hints)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -13,8 +14,7 @@ from tritonstore.keys.arguments import argument_tokens, effective, overridden, p
 from tritonstore.keys.code import CodeRecord, code_record, kept_record
 from tritonstore.keys.describe import listed
 from tritonstore.keys.encoding import key_digest, part_digest
-from tritonstore.keys.integrity import snapshot
-from tritonstore.keys.members import own_object
+from tritonstore.keys.integrity import snapshot, watched_object
 from tritonstore.keys.ops import ops_detail, ops_digest
 from tritonstore.keys.target import TargetPart, target_part
 from tritonstore.keys.toolchain import Toolchain, toolchain
@@ -33,7 +33,7 @@ class CallKey:
     be told apart part by part; ``describe()`` says in plain data what each part was made of.
     """
 
-    __slots__ = ("_arguments", "_code", "_target", "_toolchain", "digest", "kernel", "parts")
+    __slots__ = ("_arguments", "_code", "_target", "_toolchain", "_watch", "digest", "kernel", "parts")
 
     def __init__(
         self,
@@ -49,6 +49,8 @@ class CallKey:
         self._target = target
         self._arguments = arguments
         self._code = code.nodes
+        # A key may outlive the kernel, whose globals the watch holds.
+        self._watch = weakref.ref(code.watch)
         self.parts = {
             "toolchain": compiler.digest,
             "target": target.digest,
@@ -71,6 +73,14 @@ class CallKey:
             "code": self._code.described,
         }
         return {"kernel": list(self.kernel), **{part: say[part]() for part in PARTS if part in parts}}
+
+    def moment(self) -> list[int] | None:
+        """Equal at two times: no module that the kernel uses was changed in between, not even for a while.
+
+        None where that cannot be told.
+        """
+        watch = self._watch()
+        return None if watch is None else watch.moment()
 
     def __repr__(self) -> str:
         return f"CallKey({self.kernel[1]}, {self.digest[:16]})"
@@ -113,7 +123,7 @@ def _call_key(kernel: Any, kwargs: dict[str, Any], metadata: dict[str, Any] | No
 
     def jit_token(value: Any) -> Token:
         # The kernel itself is node 0; functions handed over as arguments follow in parameter order.
-        own = own_object(value)
+        own = watched_object(value)
         if own is not None:
             return ("triton", own)
         for position, known in enumerate((function, *functions)):

@@ -16,22 +16,21 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from triton.runtime.jit import JITCallable, JITFunction, get_full_name
+from triton.runtime.jit import JITFunction, get_full_name
 
 from tritonstore.errors import Bypass
 from tritonstore.keys.describe import NamedNode, Nodes
 from tritonstore.keys.encoding import part_digest
-from tritonstore.keys.integrity import WATCHED
-from tritonstore.keys.members import own_object
+from tritonstore.keys.integrity import watched_object
+from tritonstore.keys.members import STUBS, own_object
 from tritonstore.keys.reader import Reader
 from tritonstore.keys.scope import Scope
 from tritonstore.keys.syntax import read_source
 from tritonstore.keys.values import Token, value_token
-from tritonstore.keys.watch import ABSENT, OVERRIDES, Watch
+from tritonstore.keys.watch import ABSENT, OF_VALUES, OVERRIDES, Watch
 
 _SLOT = "__tritonstore_code__"
 _MAX_RECORDS = 64
-_STUBS = "triton.language.extra.libdevice"
 
 
 class CodeRecord:
@@ -115,6 +114,9 @@ class _Walk:
         self.functions: list[Any] = []
         self.index: dict[int, int] = {}
         self.full_names: dict[str, int] = {}
+        # Where functions are handed around as values, an attribute of one is read off whatever holds it by then.
+        self.handed = bool(arguments)
+        self.read_off: set[str] = set()
         # The kernel is a node also where it is one of Triton's own: its text is what is asked about.
         self._add(kernel)
         for function in arguments:
@@ -126,6 +128,8 @@ class _Walk:
         for position, function in enumerate(self.functions):
             nodes.append(self.node(function, root=position == 0))
         self._refuse_clashing_names()
+        if self.handed:
+            self._refuse_looks_into_functions()
         return nodes
 
     def jit_token(self, function: Any) -> Token:
@@ -169,16 +173,23 @@ class _Walk:
             )
         if [entry[0] for entry in parameters] != function.arg_names:
             raise Bypass("parameters", f"{get_full_name(function)}.arg_names are not its parameters")
-        scope = Scope(function, self)
+        scope = Scope(function, syntax, self)
+        self.read_off |= syntax.uses.read_off
         arguments = []
-        for argument in syntax.arguments:
+        for argument, parameter in zip(syntax.arguments, function.params, strict=True):
             written = argument.default
-            if root and written is not None and written[0] == "literal" and scope.is_constexpr(argument.names):
-                written = None
+            if written is not None and argument.names:
+                constexpr = scope.is_constexpr(argument.names)
+                literal = written[0] == "literal"
+                if root and literal and constexpr:
+                    written = None
+                elif constexpr != bool(parameter.is_constexpr) and not (root and literal):
+                    # The default may be of a type that only a constexpr takes: Triton looks at what the annotation is.
+                    written = (written, "constexpr" if constexpr else "not constexpr")
             if syntax.entangled:
                 written = argument.text
             arguments.append((argument.name, argument.annotation, written))
-        names = [entry for mention in syntax.mentions for entry in scope.tokens(mention, syntax.bound)]
+        names = [entry for mention in syntax.mentions for entry in scope.tokens(mention)]
         full_name = self.full_names.setdefault(get_full_name(function), len(self.full_names))
         noinline = not root and bool(function.noinline)
         must_use = bool(getattr(function, "_must_use_result", False))
@@ -186,13 +197,11 @@ class _Walk:
 
     def own(self, value: Any) -> Token | None:
         """The token of one of Triton's own objects, whose inside is watched as well."""
-        identity = own_object(value)
+        identity = watched_object(value)
         if identity is None:
             return None
-        if isinstance(value, JITCallable) and value.__module__ not in WATCHED:
-            raise Bypass("value-type", f"{identity} is outside the parts of Triton that are watched for changes")
         self.watch.inside(value)
-        if identity.startswith(_STUBS + ":"):
+        if identity.startswith(STUBS + ":"):
             self._device_functions(identity.partition(":")[2])
         return ("triton", identity)
 
@@ -210,9 +219,23 @@ class _Walk:
                 self.watch.inside(found)
 
     def value(self, value: Any) -> Token:
-        token = value_token(value, self.jit_token)
+        token = value_token(value, self._handed_token)
         self.watch.value(value, token)
         return token
+
+    def _handed_token(self, function: Any) -> Token:
+        self.handed = True
+        return self.jit_token(function)
+
+    def _refuse_looks_into_functions(self) -> None:
+        """What a function that stands for a value is called, and what was set on it, must not decide anything."""
+        unknown = sorted(self.read_off - OF_VALUES)
+        if unknown:
+            raise Bypass("jit-attribute", f"{unknown[0]} may be read off a function that is handed around as a value")
+        for function in self.functions:
+            # Triton tells them apart by the former where they are handed to one helper; we name them by the latter.
+            if (function.module, function.fn.__qualname__) != (function.__module__, function.__qualname__):
+                raise Bypass("name", f"{get_full_name(function)} was renamed after it was made")
 
     def _refuse_clashing_names(self) -> None:
         # Triton names a generated helper "<full name>__<types>" and reuses a function of that name without looking at

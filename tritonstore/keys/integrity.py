@@ -25,16 +25,18 @@ import triton.compiler.code_generator
 import triton.compiler.compiler
 import triton.language as tl
 import triton.language.core
+import triton.language.extra
 import triton.language.math
 import triton.language.random
 import triton.language.semantic
 import triton.language.standard
 import triton.language.target_info
 import triton.runtime.jit
+from triton.runtime.jit import JITCallable
 
 from tritonstore.errors import Bypass
 from tritonstore.keys.encoding import encode, packed_digest
-from tritonstore.keys.members import TRITON_ROOT, functions_of, is_kind, member
+from tritonstore.keys.members import TRITON_ROOT, functions_of, is_kind, member, own_object
 from tritonstore.keys.versions import Versions
 
 _OWN_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -46,6 +48,16 @@ _BACKENDS = tuple(
     for backend in triton.backends.backends.values()
     if (file := getattr(module := sys.modules[backend.compiler.__module__], "__file__", None))
     and os.path.abspath(file).startswith(TRITON_ROOT)
+)
+
+# What the backends take from there; the device libraries, two hundred names each, are looked at one by one. Triton
+# makes some of these modules twice: what an import names is an attribute, and the other one stands in sys.modules.
+_EXTRAS = tuple(
+    module
+    for backend in ("cuda", "hip")
+    for held in (getattr(triton.language.extra, backend, None), sys.modules.get(f"triton.language.extra.{backend}"))
+    for module in (held, *(getattr(held, part, None) for part in ("utils", "gdc")))
+    if type(module) is types.ModuleType
 )
 
 _MODULES = (
@@ -62,6 +74,7 @@ _MODULES = (
     triton.backends.compiler,
     triton._utils,
     *_BACKENDS,
+    *_EXTRAS,
 )
 
 WATCHED = frozenset(module.__name__ for module in _MODULES)
@@ -75,6 +88,10 @@ _ANALYSIS = (
     "get_tma_stores",
     "analyze_kernel_access",
     "analyze_kernel_mutations",
+    "maybe_unpack_tma_stable_metadata",
+    "Param",
+    "Intermediate",
+    "Op",
 )
 
 # Written by the interpreter or the import system; they say nothing about what the code does, and differ by path.
@@ -90,12 +107,26 @@ _GROWING = "_triton_jit_function_registry"
 
 
 def _namespaces() -> tuple[tuple[str, Any], ...]:
-    found: dict[str, Any] = {module.__name__: module for module in _MODULES}
+    found: dict[str, Any] = {}
     for module in _MODULES:
+        place = module.__name__
+        while found.setdefault(place, module) is not module:
+            place += "'"
         for value in vars(module).values():
             if is_kind(value, type) and value.__module__ == module.__name__:
                 found[f"{value.__module__}:{value.__qualname__}"] = value
     return tuple(sorted(found.items()))
+
+
+def watched_object(value: Any) -> str | None:
+    """As `own_object`. Raises Bypass("value-type") for a function that reaches parts of Triton that nobody watches."""
+    identity = own_object(value)
+    if identity is not None and is_kind(value, JITCallable) and value.__module__ not in WATCHED:
+        code = value.fn.__code__
+        # One without names reaches nothing (triton.cdiv, triton.next_power_of_2).
+        if code.co_names or code.co_freevars or any(type(each) is types.CodeType for each in code.co_consts):
+            raise Bypass("value-type", f"{identity} is outside the parts of Triton that are watched for changes")
+    return identity
 
 
 class Snapshot:
@@ -200,6 +231,8 @@ def _analysis_member(name: str, value: Any) -> Any:
     """The identity of PyTorch's own function; None where this PyTorch has no such name. Raises Bypass("patched")."""
     if value is None:
         return None
+    if is_kind(value, type) and (value.__module__, value.__qualname__) == (analysis.__name__, name):
+        return ("class", name)
     function = _analysis_function(value)
     if function is not None and os.path.abspath(function.__code__.co_filename) == _ANALYSIS_FILE:
         return (function.__qualname__, function.__code__.co_firstlineno)

@@ -21,6 +21,9 @@ from triton.runtime.jit import JITCallable
 from tritonstore.errors import Bypass
 
 TRITON_ROOT = os.path.dirname(os.path.abspath(triton.__file__)) + os.sep
+STUBS = "triton.language.extra.libdevice"
+"""The module of functions that stand for each backend's own."""
+
 _STANDARD_ROOT = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _STANDARD = sys.stdlib_module_names | {"builtins", "typing_extensions"}
 

@@ -26,7 +26,7 @@ _SOURCE = Reason(
 )
 _NAMES = Reason(
     "a module handed around as a value, a module of a class of its own or with attributes made on demand, an attribute "
-    "read off a `@triton.jit` function",
+    "read off a `@triton.jit` function or, where such functions are handed around as values, one that no tensor has",
     "name the value itself",
 )
 _UNSET = Reason(
@@ -46,12 +46,18 @@ REASONS: dict[str, Reason] = {
     "parameters": _SOURCE,
     "value-type": Reason(
         "a compile-time value with behaviour of its own: enum, dataclass, namedtuple, aggregate, object, Python "
-        "callable, a `constexpr_function` or builtin from outside Triton",
+        "callable, a `constexpr_function` or builtin from outside Triton, a dtype or constexpr with attributes set on "
+        "it, a NaN in a tuple",
         "pass plain numbers, text, dtypes or tuples of them",
     ),
     "module-value": _NAMES,
     "lazy-module": _NAMES,
     "jit-attribute": _NAMES,
+    "identity": Reason(
+        "two values compared with `is`, where neither is written `None`, `True` or `False`; a special attribute "
+        "(`v.__hash__`)",
+        "compare with `==`",
+    ),
     "argument-names": Reason(
         "the arguments are not exactly the kernel's parameters (PyTorch refuses such a call too)",
         "pass every parameter",

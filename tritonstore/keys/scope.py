@@ -7,6 +7,7 @@ go another way.
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import Any, Protocol
 
@@ -16,11 +17,15 @@ from triton.runtime.jit import JITCallable
 
 from tritonstore.errors import Bypass
 from tritonstore.keys.integrity import WATCHED
-from tritonstore.keys.syntax import ANNOTATION, BODY, DEFAULT, Mention
-from tritonstore.keys.values import Token
+from tritonstore.keys.members import STUBS
+from tritonstore.keys.syntax import ANNOTATION, BODY, DEFAULT, F_STRING, Mention, Syntax
+from tritonstore.keys.values import Token, is_frozen
 from tritonstore.keys.watch import ABSENT, Watch
 
 _BUILTIN_NAMES = frozenset(CodeGenerator.builtin_namespace)
+_MARKS = ("__triton_builtin__", "__triton_aggregate__")
+_READERS = frozenset({"getattr", "hasattr"})
+"""The builtins that read an attribute by a name that the syntax does not show."""
 _FAILS: Token = ("lookup-fails",)
 _TRITON_VALUE_MODULES = ("triton.language", "triton.experimental.gluon")
 
@@ -29,6 +34,8 @@ class Walk(Protocol):
     """What a scope needs of the walk over a kernel's functions."""
 
     watch: Watch
+    handed: bool
+    read_off: set[str]
 
     def own(self, value: Any) -> Token | None: ...
     def value(self, value: Any) -> Token: ...
@@ -38,8 +45,9 @@ class Walk(Protocol):
 class Scope:
     """How code generation would resolve the names of one function."""
 
-    def __init__(self, function: Any, walk: Walk) -> None:
+    def __init__(self, function: Any, syntax: Syntax, walk: Walk) -> None:
         self.walk = walk
+        self.syntax = syntax
         self.globals: dict[str, Any] = function.__globals__
         closure = function.fn.__closure__ or ()
         self.cells = dict(zip(function.fn.__code__.co_freevars, closure, strict=True))
@@ -68,15 +76,23 @@ class Scope:
             value = vars(value).get(name) if type(value) is types.ModuleType else None
         return value is tl.constexpr
 
-    def tokens(self, mention: Mention, bound: frozenset[str]) -> list[Token]:
+    def tokens(self, mention: Mention) -> list[Token]:
         value = self.lookup(mention.root)
         name, path = mention.root, mention.path
+        uses = self.syntax.uses
+        local = value is ABSENT or name in self.syntax.bound or name in uses.stored
+        if local or type(value) is not types.ModuleType:
+            self.walk.read_off.update(path)
+        if name in uses.spelled and (local or not _is_plain(value)):
+            self.walk.read_off.add(F_STRING)
         if value is ABSENT:
+            if name in _READERS:
+                self.walk.read_off.add(f"what {name}() asks for")
             # Elsewhere presence leaves a token and absence none; an annotation leaves one only where it fails.
             fails = mention.place == ANNOTATION and name not in _BUILTIN_NAMES
             return [(mention.place, (name, *path), _FAILS)] if fails else []
         out: list[Token] = []
-        hidden = name in bound and mention.place == BODY
+        hidden = name in self.syntax.bound and mention.place == BODY
         if path and (hidden or not isinstance(value, types.ModuleType)):
             # The return checker reads the first attribute off the global even where a local hides the name.
             out.append((mention.place, (name, path[0]), ("has", self._has(value, path[0]))))
@@ -90,6 +106,8 @@ class Scope:
             if path and isinstance(value, JITCallable):
                 raise Bypass("jit-attribute", f"an attribute of the function {name} is read")
             token = self._name_token(name, value, mention.place)
+        if token[0] == "jit" and (name, path) in uses.handed:
+            self.walk.handed = True
         if mention.place == ANNOTATION and token != _FAILS:
             # Evaluated and thrown away; what it decides (constexpr or not) stands among the parameters.
             return out
@@ -117,7 +135,13 @@ class Scope:
         if type(module) is not types.ModuleType:
             raise Bypass("lazy-module", f"{name} is a {type(module).__qualname__}, which makes attributes on demand")
         self.walk.watch.kind(module)
-        return vars(module)
+        namespace = vars(module)
+        # By this name Triton puts the backend's own module in its place.
+        called = namespace.get("__name__", ABSENT)
+        self.walk.watch.item(namespace, "__name__", called)
+        if called == STUBS and module is not sys.modules.get(STUBS):
+            raise Bypass("patched", f"{name} is named {STUBS}, but is not Triton's")
+        return namespace
 
     def _name_token(self, name: str, value: Any, place: str) -> Token:
         """As CodeGenerator's global lookup: what it lets pass is a value, all else fails when it is reached."""
@@ -141,6 +165,8 @@ class Scope:
             raise Bypass("value-type", f"{name} is a {kind.__module__}.{kind.__qualname__}")
         if name in _BUILTIN_NAMES or place == DEFAULT:
             return walk.value(value)
+        for mark in _MARKS:
+            walk.watch.attribute(value, mark)  # with one of these it would no longer fail
         return _FAILS
 
     def _module_chain(self, mention: Mention, module: types.ModuleType) -> Token:
@@ -158,6 +184,7 @@ class Scope:
 
     def _leaf(self, trail: str, value: Any, rest: tuple[str, ...], place: str) -> Token:
         walk = self.walk
+        walk.read_off.update(rest)
         if isinstance(value, JITCallable):
             if rest:
                 raise Bypass("jit-attribute", f"an attribute of the function {trail} is read")
@@ -168,4 +195,11 @@ class Scope:
         own = walk.own(value)
         if own is not None and rest and value.__module__ not in WATCHED:
             raise Bypass("value-type", f"an attribute of {trail} is read, which may change unseen")
-        return walk.value(value) if own is None else own
+        if own is not None:
+            return own
+        token = walk.value(value)
+        return ("tl.constexpr", token) if type(value) is tl.constexpr else token
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) is tl.constexpr and is_frozen(value.value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tritonstore.errors import Bypass
@@ -48,6 +48,7 @@ class Argument(NamedTuple):
 class Syntax(NamedTuple):
     """``bound`` are the names that the body never looks up outside: its parameters, and the locals that a plain
     assignment sets before any use. ``entangled``: one default mentions another parameter, whose default it then reads.
+    ``uses``: what the body does with its names and values.
     """
 
     arguments: tuple[Argument, ...]
@@ -55,11 +56,29 @@ class Syntax(NamedTuple):
     mentions: tuple[Mention, ...]
     bound: frozenset[str]
     entangled: bool
+    uses: Uses
+
+
+class Uses(NamedTuple):
+    """``handed`` are the names, with their attributes, that are mentioned other than to be called; ``stored`` those
+    that are set anywhere; ``spelled`` those that an f-string turns into text; ``read_off`` the attributes read off what
+    an expression gives.
+    """
+
+    handed: frozenset[tuple[str, tuple[str, ...]]]
+    stored: frozenset[str]
+    spelled: frozenset[str]
+    read_off: frozenset[str]
+
+
+F_STRING = "an f-string"
+"""Stands in ``read_off`` for a value turned into text: a function shows its name there."""
 
 
 @functools.lru_cache(maxsize=4096)
 def read_source(source: str) -> Syntax:
-    """The syntax of one function's source. Raises Bypass("source" or "parameters") where it is not one plain def."""
+    """The syntax of one function's source. Raises Bypass("source" or "parameters") where it is not one plain def,
+    and Bypass("identity")."""
     try:
         module = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -90,15 +109,82 @@ def read_source(source: str) -> Syntax:
             )
         )
     body = function.body
+    seen = _Seen()
     for statement in body:
         mentions.update(_mentions(statement, BODY))
+        seen.visit(statement)
     if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and type(body[0].value.value) is str:
         body = body[1:]
     ordered = tuple(sorted(mentions))
     names = frozenset(argument.name for argument in arguments)
     entangled = any(mention.place == DEFAULT and mention.root in names for mention in ordered)
     bound = names | _set_before_use(body)
-    return Syntax(tuple(arguments), tuple(_plain(statement) for statement in body), ordered, bound, entangled)
+    uses = Uses(frozenset(seen.handed), frozenset(seen.stored), frozenset(seen.spelled), frozenset(seen.read_off))
+    return Syntax(tuple(arguments), tuple(_plain(statement) for statement in body), ordered, bound, entangled, uses)
+
+
+_PLAIN_SPECIAL = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__file__", "__version__"})
+"""Special names whose value, where one can be read at all, is in a module's namespace as any other's."""
+
+
+class _Seen(ast.NodeVisitor):
+    """Collects what ``Uses`` says. Raises Bypass("identity") where the body asks for more than a value: which object it
+    is, or a special attribute (``v.__hash__()`` of a text differs from process to process).
+    """
+
+    def __init__(self) -> None:
+        self.handed: set[tuple[str, tuple[str, ...]]] = set()
+        self.stored: set[str] = set()
+        self.spelled: set[str] = set()
+        self.read_off: set[str] = set()
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if _is_name(node.func):
+            _refuse_special(_dotted(node.func))
+        else:
+            self.visit(node.func)
+        for given in (*node.args, *node.keywords):
+            self.visit(given)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self.handed.add((node.id, ()))
+        else:
+            self.stored.add(node.id)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        root, *path = _dotted(node) or ("",)
+        _refuse_special(path or (node.attr,))
+        if path:
+            self.handed.add((root, tuple(path)))
+        else:
+            self.read_off.add(node.attr)
+            self.visit(node.value)
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> None:
+        if isinstance(node.value, ast.Name):
+            self.spelled.add(node.value.id)
+        else:
+            self.read_off.add(F_STRING)
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        sides = (node.left, *node.comparators)
+        for left, operator, right in zip(sides, node.ops, sides[1:], strict=False):
+            # Of two equal numbers or texts it is chance whether they are one object: no key could hold that.
+            if isinstance(operator, (ast.Is, ast.IsNot)) and not (_is_singleton(left) or _is_singleton(right)):
+                raise Bypass("identity", f"two values are compared with `is`: {ast.unparse(node)}")
+        self.generic_visit(node)
+
+
+def _refuse_special(path: Sequence[str]) -> None:
+    for name in path:
+        if name.startswith("__") and name.endswith("__") and name not in _PLAIN_SPECIAL:
+            raise Bypass("identity", f"{name} is read, by which equal values can be told apart")
+
+
+def _is_singleton(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and (node.value is None or type(node.value) is bool)
 
 
 def _set_before_use(body: list[ast.stmt]) -> set[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import triton
+import triton.backends
 from triton import knobs
 from triton.compiler.compiler import make_backend
 
@@ -22,7 +23,7 @@ from tritonstore.keys.describe import listed
 from tritonstore.keys.encoding import part_digest
 from tritonstore.keys.members import TRITON_ROOT
 from tritonstore.keys.values import Token, value_token
-from tritonstore.keys.versions import Versions
+from tritonstore.keys.versions import Numbers, Versions
 
 _mode_depth: Callable[[], int] = torch._C._len_torch_function_stack
 
@@ -31,11 +32,12 @@ _IRRELEVANT = frozenset({"extern_libs", "ir_override", "ptx_options", "ptx_versi
 
 
 class TargetPart:
-    """The part, in plain data that nobody may change, and the names of the options of the backend."""
+    """The part, in plain data that nobody may change, and the class and the names of the options of the backend."""
 
-    __slots__ = ("detail", "digest", "option_names")
+    __slots__ = ("backend", "detail", "digest", "option_names")
 
-    def __init__(self, digest: str, option_names: frozenset[str], detail: dict[str, Any]) -> None:
+    def __init__(self, backend: type, digest: str, option_names: frozenset[str], detail: dict[str, Any]) -> None:
+        self.backend = backend
         self.digest = digest
         self.option_names = option_names
         self.detail = detail
@@ -51,6 +53,10 @@ class _Memo:
         self._knobs = [dict(state) for state in self._live_knobs]
         self._versions = Versions([environment, *self._live_knobs])
         self.parts: dict[Any, TargetPart] = {}
+
+    def moment(self) -> Numbers:
+        """Other numbers once anything was changed, also where all is as before again."""
+        return self._versions.now()
 
     def holds(self, environment: Any) -> bool:
         if environment is not self._live_environment:
@@ -86,13 +92,21 @@ def target_part() -> TargetPart:
     device = _default_device()
     slot = (target.backend, type(target.arch), target.arch, target.warp_size, device)
     part = memo.parts.get(slot)
+    if part is not None and getattr(part.backend, "instrumentation", None) is not None:
+        part = None  # which refuses it
     if part is None:
-        part = memo.parts[slot] = _build(target, device)
+        moment = memo.moment()
+        part = _build(target, device)
+        # What another thread set meanwhile may be in the part, which must then not stand for the state before; not even
+        # where it was put back.
+        if memo.holds(environment) and memo.moment() == moment:
+            memo.parts[slot] = part
     return part
 
 
 def _knob_states() -> list[dict[str, Any]]:
-    groups = [vars(knobs)]
+    # The backends are no knobs, but as quickly replaced.
+    groups = [triton.backends.backends, vars(knobs)]
     groups.extend(vars(group) for group in vars(knobs).values() if isinstance(group, knobs.base_knobs))
     return groups
 
@@ -141,7 +155,7 @@ def _build(target: Any, device: str) -> TargetPart:
         "fp32_default": fp32,
         "default_device": device,
     }
-    return TargetPart(part_digest("target", record), frozenset(options), listed(detail))
+    return TargetPart(kind, part_digest("target", record), frozenset(options), listed(detail))
 
 
 def _option(name: str, value: Any) -> Token:

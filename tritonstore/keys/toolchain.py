@@ -1,7 +1,7 @@
 """TOOLCHAIN: the code that computes an answer, by the content of its files. Worked out once a process.
 
 ``triton_key()`` will not do: it omits files that decide answers and hashes a library of hundreds of megabytes in each
-process. Here an installed wheel's RECORD, which lists the SHA-256 of every file, is believed for a file whose inode
+process. Here an installed wheel's RECORD, which lists the SHA-256 of every file, is believed for a library whose inode
 has not changed since RECORD was written (RECORD is the last file that an installer writes). Any other file is read and
 hashed, and that digest remembered under the file's identity (``filestat``). Paths and times never enter the
 fingerprint: equal wheels give equal fingerprints on every host.
@@ -113,7 +113,9 @@ def _triton_files(digests: FileDigests, root: str) -> list[tuple[str, str]]:
     out = []
     for path, stat in sorted(_walk(root)):
         name = os.path.relpath(path, root).replace(os.sep, "/")
-        listed = record.get(name)
+        # Python files are read all the same: a copy of the whole tree renews all times, and with them hides an edit
+        # of equal length. Of the libraries, hundreds of megabytes, nobody edits a byte by hand.
+        listed = None if name.endswith(".py") else record.get(name)
         out.append((name, digests.sha256(path, stat, listed)))
     return out
 

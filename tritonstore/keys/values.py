@@ -7,6 +7,7 @@ or attributes could answer differently tomorrow.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -22,8 +23,18 @@ MAX_DEPTH = 16
 """A list that contains itself would otherwise recurse until the interpreter gives up."""
 
 
+def exact_token(value: Any, jit_token: Callable[[Any], Token] | None = None, depth: int = 0) -> Token:
+    """As `value_token`, where 1 is not ``tl.constexpr(1)``: f-strings and the text of tuples tell them apart.
+
+    Of a global it does not matter: one that is neither a constexpr nor code cannot be read at all.
+    """
+    token = value_token(value, jit_token, depth)
+    return ("tl.constexpr", token) if type(value) is tl.constexpr else token
+
+
 def value_token(value: Any, jit_token: Callable[[Any], Token] | None = None, depth: int = 0) -> Token:
-    """The token of a compile-time value: None, bool, int, float, str, dtype, tuple or list of these, JITFunction.
+    """The token of a compile-time value: None, bool, int, float, str, dtype, tuple or list of these, JITFunction; of a
+    ``tl.constexpr`` that of what it holds.
 
     ``jit_token`` turns a JITFunction into a token; without it one is refused. Raises Bypass("value-type").
     """
@@ -37,24 +48,36 @@ def value_token(value: Any, jit_token: Callable[[Any], Token] | None = None, dep
     if value is None:
         return ("none",)
     if kind is float:
+        if depth and value != value:
+            raise Bypass("value-type", "a NaN in a tuple or list, where Python finds it by identity")
         # A float as a dictionary key would merge 0.0 with -0.0 and never find a NaN again.
         return ("float", struct.pack(">d", value).hex())
     if kind is tl.constexpr:
         held, named = value.value, value.type.value
+        if len(vars(value)) != 2:
+            raise Bypass("value-type", "a tl.constexpr with attributes of its own")
         token = value_token(held, jit_token, depth)
         # Triton runs helpers by the value and names them by the type, so one whose value was changed later has both.
         return token if named is held else ("changed", token, value_token(named, jit_token, depth))
     if kind is tl.dtype:
-        return ("dtype", value.name)
+        name = value.name
+        if type(name) is not str or vars(value) != _dtype_holds(name):
+            raise Bypass("value-type", f"a tl.dtype {name} whose attributes were changed")
+        return ("dtype", name)
     if kind is torch.dtype:
         return ("torch.dtype", str(value).removeprefix("torch."))
     if kind is tuple or kind is list:
         if depth >= MAX_DEPTH:
             raise Bypass("value-type", f"a {kind.__name__} is nested deeper than {MAX_DEPTH} levels")
-        return (kind.__name__, *(value_token(item, jit_token, depth + 1) for item in value))
+        return (kind.__name__, *(exact_token(item, jit_token, depth + 1) for item in value))
     if jit_token is not None and kind.__name__ == "JITFunction":
         return jit_token(value)
     raise Bypass("value-type", f"a compile-time value of type {kind.__module__}.{kind.__qualname__}")
+
+
+@functools.lru_cache(maxsize=64)
+def _dtype_holds(name: str) -> dict[str, Any]:
+    return dict(vars(tl.dtype(name)))
 
 
 def is_frozen(value: Any) -> bool:

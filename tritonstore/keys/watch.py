@@ -7,8 +7,10 @@ tensor, and 1 == True. What stands in a dict is only looked at again where the d
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +21,7 @@ from triton.runtime.jit import JITFunction
 from tritonstore.errors import Bypass
 from tritonstore.keys.members import replaceable
 from tritonstore.keys.values import Token, is_frozen, value_token
-from tritonstore.keys.versions import Versions
+from tritonstore.keys.versions import Numbers, Versions
 
 ABSENT: Any = type("_Absent", (), {"__repr__": lambda self: "<absent>"})()
 
@@ -29,7 +31,7 @@ class Watch:
 
     __slots__ = (
         *("_attributes", "_cells", "_checks", "_flags", "_functions", "_hints", "_items", "_kinds", "_lists"),
-        *("_marked", "_modules", "_namespaces", "_owned", "_owners", "_seen", "_versions"),
+        *("_marked", "_modules", "_namespaces", "_owned", "_owners", "_seen", "_users", "_versions", "__weakref__"),
     )
 
     def __init__(self) -> None:
@@ -51,6 +53,7 @@ class Watch:
         self._seen: set[tuple[int, str]] = set()
         self._marked: set[tuple[int, str, int]] = set()
         self._versions: Versions | None = None
+        self._users: Versions | None = None
 
     def item(self, namespace: dict[str, Any], name: str, value: Any) -> None:
         """``namespace[name]`` is ``value`` (ABSENT: has no such name)."""
@@ -65,16 +68,25 @@ class Watch:
         self._cells.append((cell, value))
 
     def attribute(self, owner: Any, name: str) -> bool:
-        """Whether ``owner`` has an attribute; asked again each time, since an object may gain some.
+        """Whether ``owner`` has an attribute; looked up again each time, since an object may gain some.
 
-        Asked without running it: a property of somebody's global is none of our business. Raises Bypass("value-type")
-        where only the object itself could tell.
+        Looked up without running it: a property of somebody's global is none of our business. Raises
+        Bypass("value-type") where only the object itself could tell.
         """
         if hasattr(type(owner), "__getattr__"):
             raise Bypass("value-type", f"a {type(owner).__qualname__} makes its attribute {name} on demand")
-        present = inspect.getattr_static(owner, name, ABSENT) is not ABSENT
+        found = inspect.getattr_static(owner, name, ABSENT)
+        present = found is not ABSENT
+        worked_out = (property, functools.cached_property, types.MemberDescriptorType)
+        if isinstance(found, worked_out) or inspect.isfunction(type(owner).__getattribute__):
+            raise Bypass("value-type", f"a {type(owner).__qualname__} works out its attribute {name}")
         if not is_frozen(owner):
-            self._checks.append(lambda: (inspect.getattr_static(owner, name, ABSENT) is not ABSENT) is present)
+            self._checks.append(
+                lambda: (
+                    (inspect.getattr_static(owner, name, ABSENT) is not ABSENT) is present
+                    and not hasattr(type(owner), "__getattr__")
+                )
+            )
         return present
 
     def kind(self, module: types.ModuleType) -> None:
@@ -89,11 +101,13 @@ class Watch:
         inner = value.value if type(value) is tl.constexpr else value
         if inner is not value and (is_frozen(inner) or type(inner) is JITFunction) and value.type.value is inner:
             self._checks.append(
-                lambda: type(value) is tl.constexpr and value.value is inner and value.type.value is inner
+                lambda: (
+                    type(value) is tl.constexpr
+                    and value.value is inner
+                    and value.type.value is inner
+                    and len(vars(value)) == 2
+                )
             )
-        elif type(value) is tl.dtype:
-            name = value.name
-            self._checks.append(lambda: type(value) is tl.dtype and value.name is name)
         else:
             self._checks.append(lambda: _same_token(value, token))
 
@@ -125,6 +139,15 @@ class Watch:
         for parameter in function.params:
             self._hints.append((parameter, _hints(parameter)))
             self._owner(parameter)
+
+    def moment(self) -> Numbers:
+        """Numbers that are others once a user's module was changed, also where all of it is as before again.
+
+        Triton's and PyTorch's own modules are left out: the analysis imports parts of them when it first needs them.
+        """
+        if self._users is None:
+            self._users = Versions(each for each in self._namespaces if _is_users(each))
+        return self._users.now()
 
     def holds(self) -> bool:
         """Whether all of it is unchanged. Raises nothing: what cannot be compared has changed."""
@@ -174,6 +197,11 @@ class Watch:
         return all(check() for check in self._checks)
 
 
+def _is_users(namespace: Any) -> bool:
+    name = str(namespace.get("__name__", ""))
+    return namespace is not sys.modules and name.partition(".")[0] not in ("triton", "torch")
+
+
 _MUST_USE = "_must_use_result"
 
 # What code generation checks about a parameter, and what its arguments are read by.
@@ -182,15 +210,30 @@ _hints = operator.attrgetter(
 )
 
 # What code generation and the analysis read off the Python function in a JITFunction.
-_OF_PYTHON = ("__code__", "__defaults__", "__name__")
+_OF_PYTHON = ("__code__", "__defaults__", "__name__", "__qualname__")
+
+# Attributes that the values in a kernel have by themselves: tensors, their types, constexprs, tuples, descriptors. A
+# JITFunction has none of them, but for its type, which says no more than which function it is.
+OF_VALUES = (
+    frozenset(
+        name
+        for kind in vars(tl.core).values()
+        if isinstance(kind, type) and issubclass(kind, (tl.core.base_value, tl.core.base_type, tl.slice, tl.range))
+        for name in dir(kind)
+        if not name.startswith("_")
+    )
+    | {"address_space", "const", "desc", "dtype", "element_ty", "handle", "int_bitwidth", "int_signedness", "name"}
+    | {"numel", "primitive_bitwidth", "shape", "start", "step", "stop", "strides", "type", "types", "value", "values"}
+) - {"mangle"}
 
 # Methods of a JITFunction that code generation calls; an attribute of that name on the object itself hides one.
-OVERRIDES = frozenset({"get_capture_scope", "is_gluon", "parse", "repr", "src", "type"})
+OVERRIDES = frozenset({"get_capture_scope", "is_gluon", "mangle", "parse", "repr", "src"}) | OF_VALUES
 
 # What they read off the JITFunction itself.
 _state = operator.attrgetter(
     "_src",
     "fn",
+    "module",
     "params",
     "arg_names",
     "__globals__",

@@ -100,12 +100,13 @@ class Call:
         """PyTorch's own answer; published if it is a proven success."""
         kernel, kwargs, metadata = self._question
         before = dict(kwargs)  # PyTorch edits the caller's dict
+        moment = self._key.moment()
         answer, seen, seconds = ask(self._patch, self._question)
         self._owner.counters.analysis(seconds, self._key)
         if self._owner.storing:
             with self._owner.guard("publish"):
                 access = self._proven(seen, answer, before)
-                if access is not None and self._same_key(kernel, before, metadata):
+                if access is not None and self._same_key(kernel, before, metadata, moment):
                     self._store.publish(self._key, access, seconds)
         return answer
 
@@ -113,6 +114,7 @@ class Call:
         """Ask PyTorch although the answer is stored. A difference ends the use of the store here."""
         kernel, kwargs, metadata = self._question
         before = dict(kwargs)
+        moment = self._key.moment()
         answer, seen, seconds = ask(self._patch, self._question)
         self._owner.counters.analysis(seconds, self._key)
         with self._owner.guard("verify"):
@@ -120,7 +122,7 @@ class Call:
                 return answer  # PyTorch failed just now, which says nothing about the stored answer
             same = same_answer(self._patch.answers.build(access), answer)
             # Of another question by now (a global was rebound), PyTorch's answer says nothing about the stored one.
-            if not same and self._same_key(kernel, before, metadata):
+            if not same and self._same_key(kernel, before, metadata, moment):
                 self._differs(access, answer)
         return answer
 
@@ -153,13 +155,17 @@ class Call:
         self._owner.counters.unproven(reason, self._key)
         return None
 
-    def _same_key(self, kernel: Any, before: dict[str, Any], metadata: Any) -> bool:
-        """Whether the question is still the same. A global may have been rebound while PyTorch read it."""
+    def _same_key(self, kernel: Any, before: dict[str, Any], metadata: Any, moment: list[int] | None) -> bool:
+        """Whether the question is what it was at ``moment``, and was so all the while.
+
+        Another thread may have rebound a global while PyTorch read it, and may have put it back by now.
+        """
         try:
             again = keys.call_key(kernel, before, metadata)
         except Bypass:
             again = None
-        if again is not None and (again.digest, again.parts) == (self._key.digest, self._key.parts):
+        same = again is not None and (again.digest, again.parts) == (self._key.digest, self._key.parts)
+        if same and self._key.moment() == moment:
             return True
         self._owner.counters.unproven("key-changed", self._key)
         return False

@@ -171,6 +171,8 @@ def _value(token: list[Any], functions: _Functions) -> Any:
         held.value = _value(rest[0], functions)
         return held
     (given,) = rest
+    if kind == "tl.constexpr":
+        return tl.constexpr(_value(given, functions))
     if kind == "int":
         return int(given, 0) if isinstance(given, str) else int(given)
     if kind == "float":
