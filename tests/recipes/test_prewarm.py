@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import os
 import signal
@@ -249,6 +250,44 @@ def test_bad_requests(url: str) -> None:
     with pytest.raises(FileNotFoundError):
         tritonstore.prewarm(url=url, bundle="/nowhere/x.tsb")
     assert tritonstore.prewarm(url=url) == Summary()
+
+
+def test_a_worker_that_cannot_start_costs_its_place(
+    folder: Path, url: str, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine that runs short of memory: the first of two ends while it starts, the other does all."""
+    write(folder, "narrow", KERNELS)
+    ask(*calls_of(reloaded("narrow")))
+    write(folder, "narrow", KERNELS.replace("tl.store(y", "tl.store(x").replace("tl.load(x", "tl.load(y"))
+    starts = tmp_path / "starts"
+    starts.mkdir()
+    first = "import os\ntry:\n    os.mkdir('first')\nexcept FileExistsError:\n    pass\nelse:\n    os._exit(9)\n"
+    (starts / "sitecustomize.py").write_text(first.replace("'first'", repr(str(tmp_path / "first"))))
+    monkeypatch.setenv("PYTHONPATH", str(starts))
+    assert tritonstore.prewarm(url=url, jobs=2).by_status == {"answered": 2}
+    (tmp_path / "first").rmdir()
+    with pytest.raises(WorkerError, match="a worker process cannot work: the process ended with exit code 9"):
+        tritonstore.prewarm(url=url, jobs=1)
+
+
+def test_a_process_that_cannot_be_made_costs_its_place(
+    folder: Path, url: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, "few", KERNELS)
+    ask(*calls_of(reloaded("few")))
+    write(folder, "few", KERNELS.replace("tl.store(y", "tl.store(x").replace("tl.load(x", "tl.load(y"))
+    make, made = subprocess.Popen, []
+
+    def limited(*given: Any, **others: Any) -> Any:
+        if made:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        made.append(make(*given, **others))
+        return made[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", limited)
+    assert tritonstore.prewarm(url=url, jobs=2).by_status == {"answered": 2}
+    with pytest.raises(WorkerError, match="no worker process can be started"):
+        tritonstore.prewarm(url=url, jobs=2)
 
 
 def test_workers_that_cannot_work(folder: Path, url: str, ask: Ask, tmp_path: Path) -> None:

@@ -65,15 +65,19 @@ class _Worker:
         environ = {name: value for name, value in os.environ.items() if name not in ("TRITONSTORE", "TRITONSTORE_RUN")}
         environ["TRITONSTORE_PREWARMING"] = "1"
         self.talk: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115, closed by `end`
-        self.process = subprocess.Popen(
-            command(path),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.talk,
-            env=environ,
-            bufsize=0,
-            start_new_session=True,  # Ctrl-C is for the parent, which then ends its workers
-        )
+        try:
+            self.process = subprocess.Popen(
+                command(path),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.talk,
+                env=environ,
+                bufsize=0,
+                start_new_session=True,  # Ctrl-C is for the parent, which then ends its workers
+            )
+        except OSError:
+            self.talk.close()
+            raise
         self.recipe: Recipe | None = None
         self.number = 0
         self.ready = False
@@ -147,7 +151,8 @@ class Workers:
     """`jobs` processes that do what `order` says (see worker.py), each one recipe at a time.
 
     A worker that dies, or takes longer than `patience` seconds over one recipe, costs that recipe; another takes its
-    place. `path` is their sys.path.
+    place. One that cannot start, or takes too long over it, costs its place: the others go on. `path` is their
+    sys.path.
     """
 
     def __init__(self, order: Mapping[str, Any], jobs: int, path: list[str], patience: float) -> None:
@@ -192,7 +197,10 @@ class Workers:
         try:
             worker = _Worker(self._order, self._path)
         except OSError as error:
-            raise WorkerError(f"no worker process can be started with {sys.executable!r}: {error}") from error
+            if not self._workers:
+                raise WorkerError(f"no worker process can be started with {sys.executable!r}: {error}") from error
+            self._jobs = len(self._workers)
+            return
         self._workers.append(worker)
         self._selector.register(worker, selectors.EVENT_READ)
 
@@ -231,6 +239,9 @@ class Workers:
     def _ended(self, worker: _Worker, before: str) -> Iterator[Result]:
         how = before + self._drop(worker, ended=not before)
         if not worker.ready and not self._stopped:
-            raise WorkerError(f"a worker process cannot work: {how}")
+            # A machine that is short of memory or time fails at as many as these, and may manage fewer.
+            self._jobs -= 1
+            if not self._jobs:
+                raise WorkerError(f"a worker process cannot work: {how}")
         if worker.recipe is not None:
             yield Result(worker.recipe, "died", how)
