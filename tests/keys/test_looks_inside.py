@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from tests.support.analysis import NEWER
-from tests.support.calls import answer, assert_told_apart, digest, outcome
+from tests.support.calls import answer, assert_same_key, assert_told_apart, digest, outcome
 from tests.support.sources import load
 from tests.support.switch import launch, switch, switch_source
 from tritonstore.keys.watch import OF_VALUES
@@ -71,12 +71,7 @@ def test_an_attribute_of_a_function_that_is_handed_around(source: str) -> None:
     assert outcome(call) == "bypass: jit-attribute"
 
 
-NAMES = {
-    "its name": "FN.__name__ == 'f'",
-    "its text": "f'{FN}' == 'JITFunction(kernels_under_test:f)'",
-    "the text of an expression": "f'{(FN,)[0]}' == 'JITFunction(kernels_under_test:f)'",
-    "whether it has an attribute": "hasattr(FN, 'FLAG')",
-}
+NAMES = {"its name": "FN.__name__ == 'f'", "whether it has an attribute": "hasattr(FN, 'FLAG')"}
 
 
 @pytest.mark.parametrize("condition", NAMES.values(), ids=NAMES.keys())
@@ -87,9 +82,95 @@ def test_the_name_of_a_function_that_is_handed_around(condition: str) -> None:
     assert [outcome(call) for call in calls] == ["bypass: jit-attribute"] * 2
 
 
+TEXT = "JITFunction(kernels_under_test:f)"
+TEXTS = {
+    "f-string": "f'{FN}' == '" + TEXT + "'",
+    "f-string of an expression": "f'{(FN,)[0]}' == '" + TEXT + "'",
+    "format": "'%s' % FN == '" + TEXT + "'",
+    "format of its type": "'%s' % FN.type == 'constexpr_type[" + TEXT + "]'",
+    "a tuple's type": "(FN,).type.name == '[constexpr_type[" + TEXT + "]]'",
+}
+
+
+@pytest.mark.parametrize("condition", TEXTS.values(), ids=TEXTS.keys())
+def test_a_function_in_a_text_shows_its_name(condition: str) -> None:
+    """So there the name is in the key; functions that differ in nothing else share one everywhere else."""
+    kernel = load(switch_source(condition, "FN: tl.constexpr", FUNCTIONS))
+    assert_told_apart(*(launch(kernel["kernel"], FN=kernel[name]) for name in "fg"))
+    other = load(switch_source("FN(1) == 1", "FN: tl.constexpr", FUNCTIONS))
+    assert_same_key(*(launch(other["kernel"], FN=other[name]) for name in "fg"))
+
+
 def test_the_text_of_a_global_that_holds_a_function() -> None:
-    call = launch(switch("f'{F}' == 'JITFunction(kernels_under_test:f)'", "", FUNCTIONS))
+    namespace = load(switch_source(f"f'{{F}}' == '{TEXT}'", "", FUNCTIONS))
+    call = launch(namespace["kernel"])
+    said, key = answer(call), digest(call)
+    namespace["F"] = tl.constexpr(namespace["g"])
+    assert answer(call) != said
+    assert digest(call) != key
+
+
+def test_the_kernel_handed_to_itself() -> None:
+    namespace = load(switch_source("FN.FLAG == 1", "FN: tl.constexpr"))
+    assert outcome(launch(namespace["kernel"], FN=namespace["kernel"])) == "bypass: value-type"
+    assert outcome(launch(namespace["kernel"], FN=(namespace["kernel"],))) == "bypass: value-type"
+
+
+WRITTEN = {
+    "an attribute in a default": "V: tl.constexpr = (f,)[0].FLAG",
+    "an attribute in an annotation": "V: (f,)[0].FLAG = 1",
+    "getattr in a default": "V: tl.constexpr = getattr(f, 'FLAG')",
+    "hasattr in an annotation": "V: 1 // int(hasattr(f, 'FLAG')) = 1",
+}
+
+
+@pytest.mark.parametrize("parameter", WRITTEN.values(), ids=WRITTEN.keys())
+@pytest.mark.parametrize("where", ["kernel", "helper"])
+def test_defaults_and_annotations_are_looked_at_as_the_body_is(parameter: str, where: str) -> None:
+    source = f"{FUNCTIONS}@triton.jit\ndef {where}(x, y, {parameter}):\n    tl.store(x, 1.0)\n"
+    if where == "helper":
+        source += "@triton.jit\ndef kernel(x, y):\n    helper(x, y)\n"
+    kernel = load(source)["kernel"]
+    call = launch(kernel, **({"V": 1} if where == "kernel" else {}))
     assert outcome(call) == "bypass: jit-attribute"
+
+
+def test_identity_in_a_default() -> None:
+    kernel = load("A = B = tl.constexpr(1000)\n" + switch_source("v", "v: tl.constexpr = int(A is B)"))["kernel"]
+    assert outcome(launch(kernel, v=1)) == "bypass: identity"
+
+
+def test_an_operator_that_is_set_on_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    namespace = load(switch_source("f == g", "", FUNCTIONS))
+    call = launch(namespace["kernel"])
+    said, key = answer(call), digest(call)
+    namespace["f"].__eq__ = lambda other: True
+    assert answer(call) != said
+    assert outcome(call) == "bypass: kernel-type"
+    del namespace["f"].__eq__
+    assert (answer(call), digest(call)) == (said, key)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        switch_source("f'{len}' == '1'", "v"),
+        "@triton.jit\ndef kernel(x, y, v: tl.constexpr = f'{len}'):\n    tl.store(x, 1.0)\n",
+        "@triton.jit\ndef kernel(x, y, v: tl.constexpr = f'{N}'):\n    tl.store(x, 1.0)\n",
+    ],
+)
+def test_a_number_in_a_text_is_told_from_a_constexpr(source: str) -> None:
+    """Triton refuses it there; other globals that are no constexpr cannot be read at all."""
+    namespace = load("len = N = 1\n" + source)
+    call = launch(namespace["kernel"], v=1)
+    said, key = answer(call), digest(call)
+    namespace["len"] = namespace["N"] = tl.constexpr(1)
+    assert answer(call) != said
+    assert digest(call) != key
+
+
+def test_a_builtin_in_a_text_tells_where_it_lies_in_memory() -> None:
+    assert outcome(launch(switch("'%s' % tl.load == 'x'", ""))) == "bypass: identity"
 
 
 COMBINE = """
@@ -105,6 +186,8 @@ def kernel(x, y, FN: tl.constexpr):
     if f'{N}' == '4' and x.dtype.element_ty == tl.float32:
         values = tl.load(x + tl.arange(0, 4))
         total = tl.reduce(values, 0, add) + apply(FN, values).sum(0)
+        tl.static_assert(N % x.dtype.element_ty.itemsize == 0, f"{x.dtype.element_ty} by {N}")
+        total += tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL) * 'ab'.startswith('a') * (5).bit_length()
         tl.store(y, total.to(y.type.element_ty))
 """
 
@@ -176,7 +259,6 @@ def test_two_functions_that_triton_takes_for_one(where: str) -> None:
 SAME = {
     "numbers": ("A is B", int("1000"), int("1000")),
     "texts": ("A is B", "".join("fast"), "".join("fast")),
-    "dtypes": ("A is tl.float32", tl.float32, copy.deepcopy(tl.float32)),
     "not": ("A is not B", int("1000"), int("1000")),
 }
 
@@ -189,6 +271,31 @@ def test_whether_two_values_are_one_object(condition: str, one: Any, other: Any)
     assert [outcome(call) for call in calls] == ["bypass: identity"] * 2
 
 
+DTYPE = "v is tl.float32", "v: tl.constexpr", ""
+DTYPES = {
+    "a parameter": DTYPE,
+    "the other way round": ("tl.float32 is v", *DTYPE[1:]),
+    "not": ("v is not tl.float32", *DTYPE[1:]),
+    "a global": ("v is T", DTYPE[1], "T = tl.float32\n"),
+}
+
+
+@pytest.mark.parametrize(("condition", "parameter", "preamble"), DTYPES.values(), ids=DTYPES.keys())
+def test_there_is_but_one_float32(condition: str, parameter: str, preamble: str) -> None:
+    """FlagGems asks so in seventy kernels. A copy, as out of a pickle, is another object and another question."""
+    kernel = switch(condition, parameter, preamble)
+    given = [tl.float32, tl.float16, copy.deepcopy(tl.float32)]
+    assert answer(launch(kernel, v=given[0])) != answer(launch(kernel, v=given[2]))
+    keys = [digest(launch(kernel, v=value)) for value in given]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(("condition", "preamble"), [("v is T", "T = tl.dtype('fp32')"), ("v is w", "w = tl.float32")])
+def test_a_copy_of_a_dtype_is_no_measure(condition: str, preamble: str) -> None:
+    kernel = switch(condition, "v: tl.constexpr, w: tl.constexpr", preamble)
+    assert outcome(launch(kernel, v=tl.float32, w=tl.float32)) == "bypass: identity"
+
+
 @pytest.mark.parametrize("condition", ["v is None", "None is not v", "v is True", "v is not False"])
 def test_there_is_but_one_none_and_one_true(condition: str) -> None:
     kernel = switch(condition, "v: tl.constexpr")
@@ -198,6 +305,9 @@ def test_there_is_but_one_none_and_one_true(condition: str) -> None:
 
 SPECIAL = {
     "a hash": ("v.__hash__() == 1", "v: tl.constexpr"),
+    "a hash by getattr": ("getattr(v, '__hash__')() == 1", "v: tl.constexpr"),
+    "what an attribute is called decides": ("getattr(v, NAME)() == 1", "v: tl.constexpr"),
+    "getattr by another name": ("(getattr,)[0](v, 'T') == 1", "v: tl.constexpr"),
     "a module's dict": ("cfg.__dict__.get('X') == 1", "v"),
     "a class": ("v.__class__ == 1", "v: tl.constexpr"),
 }
@@ -244,6 +354,29 @@ def test_a_text_and_a_constexpr_of_it() -> None:
 def test_tritons_own_arithmetic_has_a_key(condition: str) -> None:
     kernel = switch(condition, "v: tl.constexpr")
     assert_told_apart(launch(kernel, v=3), launch(kernel, v=7))
+
+
+def test_members_of_tritons_enums_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (
+        "@triton.jit\ndef kernel(x, y):\n    value = tl.maximum(tl.load(y), 1.0, propagate_nan=tl.PropagateNan.{})\n"
+    )
+    source += "    tl.store(x, value)\n"
+    calls = [launch(load(source.format(name))["kernel"]) for name in ("ALL", "NONE", "ANY")]
+    assert len({digest(call) for call in calls[:2]}) == 2
+    assert answer(calls[2]).failed
+    assert outcome(calls[2]) == "bypass: value-type"
+    monkeypatch.setattr(tl.PropagateNan, "ALL", tl.PropagateNan.NONE)
+    assert outcome(calls[0]) == "bypass: value-type"
+
+
+def test_patches_of_what_follows_the_analysis_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries change what is compiled and how it is launched: Unsloth and SGLang do at their import."""
+    call = launch(switch("True", ""))
+    key = digest(call)
+    monkeypatch.setattr(triton.compiler.compiler.CompiledKernel, "__init__", lambda self, *arguments: None)
+    monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", lambda self, *arguments, **others: None)
+    monkeypatch.setattr(triton.runtime.jit.KernelInterface, "__getitem__", lambda self, grid: None)
+    assert digest(call) == key
 
 
 def test_the_code_of_tritons_own_arithmetic_counts(monkeypatch: pytest.MonkeyPatch) -> None:

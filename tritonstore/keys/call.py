@@ -126,7 +126,9 @@ def _call_key(kernel: Any, kwargs: dict[str, Any], metadata: dict[str, Any] | No
         own = watched_object(value)
         if own is not None:
             return ("triton", own)
-        for position, known in enumerate((function, *functions)):
+        if value is function:
+            raise Bypass("value-type", "the kernel is handed to itself")
+        for position, known in enumerate(functions, 1):
             if known is value:
                 return ("jit", position)
         functions.append(value)

@@ -117,6 +117,8 @@ class _Walk:
         # Where functions are handed around as values, an attribute of one is read off whatever holds it by then.
         self.handed = bool(arguments)
         self.read_off: set[str] = set()
+        self.spells = False
+        self.builtin = False  # whether one of Triton's builtins is handed around
         # The kernel is a node also where it is one of Triton's own: its text is what is asked about.
         self._add(kernel)
         for function in arguments:
@@ -128,8 +130,13 @@ class _Walk:
         for position, function in enumerate(self.functions):
             nodes.append(self.node(function, root=position == 0))
         self._refuse_clashing_names()
+        if self.builtin and self.spells:
+            raise Bypass("identity", "a builtin may be turned into text, which tells where it lies in memory")
         if self.handed:
             self._refuse_looks_into_functions()
+            if self.spells:
+                # A function shows its name where it is turned into text.
+                nodes = [(*node[:6], repr(each), *node[7:]) for node, each in zip(nodes, self.functions, strict=True)]
         return nodes
 
     def jit_token(self, function: Any) -> Token:
@@ -175,6 +182,8 @@ class _Walk:
             raise Bypass("parameters", f"{get_full_name(function)}.arg_names are not its parameters")
         scope = Scope(function, syntax, self)
         self.read_off |= syntax.uses.read_off
+        self.spells |= syntax.uses.spells
+        scope.refuse_identity()
         arguments = []
         for argument, parameter in zip(syntax.arguments, function.params, strict=True):
             written = argument.default

@@ -29,7 +29,9 @@ def code_changes(old: list[Any], new: list[Any], handed: list[tuple[str, list[An
             for field, text in walk.pair(position, position, "function", f"the function given to {name}"):
                 told = True
                 yield field, text
-    if not told and _alike(old) != _alike(new):
+    if not told and any(type(each) is str for each in (*_alike(old), *_alike(new))):
+        yield "names", "a function was renamed whose name the kernel can turn into text"
+    elif not told and _alike(old) != _alike(new):
         yield "names", "two helpers now share one full name, or no longer do: Triton generates only one of them"
 
 

@@ -106,6 +106,15 @@ _IGNORED = frozenset({"_abc_impl", *(f"__{name}__" for name in _WRITTEN.split())
 _GROWING = "_triton_jit_function_registry"
 
 
+# What becomes of TTIR, and the launch: no part of an answer, and libraries patch them (attributes of a compiled kernel,
+# hooks, records of what is launched).
+_LATER = frozenset({"AsmDict", "CompiledKernel", "CompileTimer", "IRSource", "LazyDict"})
+_LAUNCH = frozenset(
+    f"triton.runtime.jit:{place}"
+    for place in ("JITFunction.run", "JITFunction.warmup", "JITFunction.preload", "KernelInterface.__getitem__")
+)
+
+
 def _namespaces() -> tuple[tuple[str, Any], ...]:
     found: dict[str, Any] = {}
     for module in _MODULES:
@@ -113,7 +122,7 @@ def _namespaces() -> tuple[tuple[str, Any], ...]:
         while found.setdefault(place, module) is not module:
             place += "'"
         for value in vars(module).values():
-            if is_kind(value, type) and value.__module__ == module.__name__:
+            if is_kind(value, type) and value.__module__ == module.__name__ and value.__name__ not in _LATER:
                 found[f"{value.__module__}:{value.__qualname__}"] = value
     return tuple(sorted(found.items()))
 
@@ -148,6 +157,8 @@ class Snapshot:
                     continue
                 value = namespace[name]
                 place = f"{owner_place}.{name}"
+                if place in _LAUNCH:
+                    continue
                 identity = member(place, value)
                 if type(identity) is str:  # most of them: a function with nothing in it
                     members.append(f"{place}\0{identity}")

@@ -146,6 +146,16 @@ def own_object(value: Any) -> str | None:
     return f"{module}:{name}"
 
 
+def native_enum(value: Any, name: str) -> str | None:
+    """As `own_object`, of a member of an enum in Triton's library (``tl.PropagateNan.ALL``)."""
+    if not is_kind(value, type) or type(value).__module__ != "pybind11_builtins":
+        return None
+    module, found = value.__module__, vars(value).get(name)
+    if not str(module).startswith("triton._C.") or type(found) is not value or getattr(found, "name", None) != name:
+        return None
+    return f"{module}:{value.__qualname__}.{name}"
+
+
 def functions_of(value: Any) -> Iterator[types.FunctionType]:
     """The Python functions that a member runs: itself, or what it wraps."""
     if is_kind(value, types.FunctionType):

@@ -54,8 +54,8 @@ REASONS: dict[str, Reason] = {
     "lazy-module": _NAMES,
     "jit-attribute": _NAMES,
     "identity": Reason(
-        "two values compared with `is`, where neither is written `None`, `True` or `False`; a special attribute "
-        "(`v.__hash__`)",
+        "two values compared with `is`, where neither is written `None`, `True`, `False` or as a dtype of Triton's; a "
+        "special attribute (`v.__hash__`); an attribute whose name is worked out (`getattr(v, NAME)`)",
         "compare with `==`",
     ),
     "argument-names": Reason(

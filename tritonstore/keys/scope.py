@@ -17,15 +17,13 @@ from triton.runtime.jit import JITCallable
 
 from tritonstore.errors import Bypass
 from tritonstore.keys.integrity import WATCHED
-from tritonstore.keys.members import STUBS
-from tritonstore.keys.syntax import ANNOTATION, BODY, DEFAULT, F_STRING, Mention, Syntax
-from tritonstore.keys.values import Token, is_frozen
+from tritonstore.keys.members import STUBS, native_enum
+from tritonstore.keys.syntax import ANNOTATION, BODY, DEFAULT, Mention, Syntax
+from tritonstore.keys.values import Token, is_frozen, is_tritons_dtype
 from tritonstore.keys.watch import ABSENT, Watch
 
 _BUILTIN_NAMES = frozenset(CodeGenerator.builtin_namespace)
 _MARKS = ("__triton_builtin__", "__triton_aggregate__")
-_READERS = frozenset({"getattr", "hasattr"})
-"""The builtins that read an attribute by a name that the syntax does not show."""
 _FAILS: Token = ("lookup-fails",)
 _TRITON_VALUE_MODULES = ("triton.language", "triton.experimental.gluon")
 
@@ -36,6 +34,8 @@ class Walk(Protocol):
     watch: Watch
     handed: bool
     read_off: set[str]
+    spells: bool
+    builtin: bool
 
     def own(self, value: Any) -> Token | None: ...
     def value(self, value: Any) -> Token: ...
@@ -69,12 +69,25 @@ class Scope:
 
     def is_constexpr(self, names: tuple[str, ...]) -> bool:
         """Whether a dotted name of an annotation is ``tl.constexpr`` itself; Triton goes by its spelling elsewhere."""
-        if not names:
-            return False
-        value = self.lookup(names[0])
+        return self._named(names) is tl.constexpr
+
+    def refuse_identity(self) -> None:
+        """Of two equal numbers or texts it is chance whether they are one object; a dtype of Triton's there is once.
+
+        Raises Bypass("identity").
+        """
+        uses = self.syntax.uses
+        for sides in uses.same:
+            free = [names for names in sides if names[0] not in self.syntax.bound and names[0] not in uses.stored]
+            if not any(is_tritons_dtype(self._named(names)) for names in free):
+                raise Bypass("identity", "two values are compared with `is`")
+
+    def _named(self, names: tuple[str, ...]) -> Any:
+        """What a dotted name stands for outside of the function; None where that is nothing."""
+        value = self.lookup(names[0]) if names else None
         for name in names[1:]:
             value = vars(value).get(name) if type(value) is types.ModuleType else None
-        return value is tl.constexpr
+        return value
 
     def tokens(self, mention: Mention) -> list[Token]:
         value = self.lookup(mention.root)
@@ -84,10 +97,8 @@ class Scope:
         if local or type(value) is not types.ModuleType:
             self.walk.read_off.update(path)
         if name in uses.spelled and (local or not _is_plain(value)):
-            self.walk.read_off.add(F_STRING)
+            self.walk.spells = True
         if value is ABSENT:
-            if name in _READERS:
-                self.walk.read_off.add(f"what {name}() asks for")
             # Elsewhere presence leaves a token and absence none; an annotation leaves one only where it fails.
             fails = mention.place == ANNOTATION and name not in _BUILTIN_NAMES
             return [(mention.place, (name, *path), _FAILS)] if fails else []
@@ -108,6 +119,8 @@ class Scope:
             token = self._name_token(name, value, mention.place)
         if token[0] == "jit" and (name, path) in uses.handed:
             self.walk.handed = True
+        if token[0] == "triton" and (name, path) in uses.handed:
+            self.walk.builtin |= isinstance(self._named((name, *path)), types.FunctionType)
         if mention.place == ANNOTATION and token != _FAILS:
             # Evaluated and thrown away; what it decides (constexpr or not) stands among the parameters.
             return out
@@ -164,7 +177,9 @@ class Scope:
         if isinstance(value, (tl.constexpr, tl.dtype)):
             raise Bypass("value-type", f"{name} is a {kind.__module__}.{kind.__qualname__}")
         if name in _BUILTIN_NAMES or place == DEFAULT:
-            return walk.value(value)
+            token = walk.value(value)
+            # No tl.constexpr, which an f-string tells; a default by itself becomes one.
+            return ("bare", token) if place != DEFAULT or name in self.syntax.uses.spelled else token
         for mark in _MARKS:
             walk.watch.attribute(value, mark)  # with one of these it would no longer fail
         return _FAILS
@@ -184,7 +199,6 @@ class Scope:
 
     def _leaf(self, trail: str, value: Any, rest: tuple[str, ...], place: str) -> Token:
         walk = self.walk
-        walk.read_off.update(rest)
         if isinstance(value, JITCallable):
             if rest:
                 raise Bypass("jit-attribute", f"an attribute of the function {trail} is read")
@@ -192,6 +206,10 @@ class Scope:
         if place == ANNOTATION:
             # Reading it is all that happens to it, and that went well.
             return ("evaluated",)
+        if len(rest) == 1 and (native := native_enum(value, rest[0])) is not None:
+            walk.watch.member(value, rest[0])
+            return ("triton", native)
+        walk.read_off.update(rest)
         own = walk.own(value)
         if own is not None and rest and value.__module__ not in WATCHED:
             raise Bypass("value-type", f"an attribute of {trail} is read, which may change unseen")

@@ -61,18 +61,17 @@ class Syntax(NamedTuple):
 
 class Uses(NamedTuple):
     """``handed`` are the names, with their attributes, that are mentioned other than to be called; ``stored`` those
-    that are set anywhere; ``spelled`` those that an f-string turns into text; ``read_off`` the attributes read off what
-    an expression gives.
+    that are set anywhere; ``spelled`` those that an f-string turns into text, and ``spells`` whether anything else may
+    be turned into text; ``read_off`` the attributes read off what an expression gives. ``same``: for each question
+    whether two values are one object, the names that stand there as they are written.
     """
 
     handed: frozenset[tuple[str, tuple[str, ...]]]
     stored: frozenset[str]
     spelled: frozenset[str]
+    spells: bool
     read_off: frozenset[str]
-
-
-F_STRING = "an f-string"
-"""Stands in ``read_off`` for a value turned into text: a function shows its name there."""
+    same: tuple[tuple[tuple[str, ...], ...], ...]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -91,6 +90,7 @@ def read_source(source: str) -> Syntax:
         raise Bypass("parameters", "the kernel has *args, **kwargs, keyword-only or positional-only parameters")
 
     mentions: set[Mention] = set()
+    seen = _Seen()
     missing: list[ast.expr | None] = [None] * (len(parameters.args) - len(parameters.defaults))
     arguments = []
     for parameter, default in zip(parameters.args, missing + list(parameters.defaults), strict=True):
@@ -99,6 +99,8 @@ def read_source(source: str) -> Syntax:
             mentions.update(_mentions(annotation, ANNOTATION if _is_name(annotation) else EXPRESSION))
         if default is not None:
             mentions.update(_mentions(default, DEFAULT))
+        for written in filter(None, (annotation, default)):
+            seen.visit(written)
         arguments.append(
             Argument(
                 parameter.arg,
@@ -109,7 +111,6 @@ def read_source(source: str) -> Syntax:
             )
         )
     body = function.body
-    seen = _Seen()
     for statement in body:
         mentions.update(_mentions(statement, BODY))
         seen.visit(statement)
@@ -119,28 +120,46 @@ def read_source(source: str) -> Syntax:
     names = frozenset(argument.name for argument in arguments)
     entangled = any(mention.place == DEFAULT and mention.root in names for mention in ordered)
     bound = names | _set_before_use(body)
-    uses = Uses(frozenset(seen.handed), frozenset(seen.stored), frozenset(seen.spelled), frozenset(seen.read_off))
+    uses = Uses(
+        frozenset(seen.handed),
+        frozenset(seen.stored),
+        frozenset(seen.spelled),
+        seen.spells,
+        frozenset(seen.read_off),
+        tuple(seen.same),
+    )
     return Syntax(tuple(arguments), tuple(_plain(statement) for statement in body), ordered, bound, entangled, uses)
 
+
+_READERS = frozenset({"getattr", "hasattr"})
+"""The builtins that read an attribute by a name."""
 
 _PLAIN_SPECIAL = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__file__", "__version__"})
 """Special names whose value, where one can be read at all, is in a module's namespace as any other's."""
 
 
 class _Seen(ast.NodeVisitor):
-    """Collects what ``Uses`` says. Raises Bypass("identity") where the body asks for more than a value: which object it
-    is, or a special attribute (``v.__hash__()`` of a text differs from process to process).
+    """Collects what ``Uses`` says. Raises Bypass("identity") where the body asks for more than a value: for a special
+    attribute (``v.__hash__()`` of a text differs from process to process).
     """
 
     def __init__(self) -> None:
         self.handed: set[tuple[str, tuple[str, ...]]] = set()
         self.stored: set[str] = set()
         self.spelled: set[str] = set()
+        self.spells = False
         self.read_off: set[str] = set()
+        self.same: list[tuple[tuple[str, ...], ...]] = []
 
     def visit_Call(self, node: ast.Call) -> None:
-        if _is_name(node.func):
-            _refuse_special(_dotted(node.func))
+        if isinstance(node.func, ast.Name) and node.func.id in _READERS:
+            asked = node.args[1].value if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) else None
+            if type(asked) is not str:
+                raise Bypass("identity", f"{node.func.id}() is asked for an attribute that only running it tells")
+            self._reads((asked,))
+            self.read_off.add(asked)
+        elif _is_name(node.func):
+            self._reads(_dotted(node.func))
         else:
             self.visit(node.func)
         for given in (*node.args, *node.keywords):
@@ -148,13 +167,15 @@ class _Seen(ast.NodeVisitor):
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
+            if node.id in _READERS:
+                raise Bypass("identity", f"{node.id} is used as a value, and may be asked for anything")
             self.handed.add((node.id, ()))
         else:
             self.stored.add(node.id)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         root, *path = _dotted(node) or ("",)
-        _refuse_special(path or (node.attr,))
+        self._reads(path or (node.attr,))
         if path:
             self.handed.add((root, tuple(path)))
         else:
@@ -165,22 +186,28 @@ class _Seen(ast.NodeVisitor):
         if isinstance(node.value, ast.Name):
             self.spelled.add(node.value.id)
         else:
-            self.read_off.add(F_STRING)
+            self.spells = True
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        # Of numbers a remainder, of a text what is put into it.
+        if isinstance(node.op, ast.Mod) and not isinstance(node.right, ast.Constant):
+            self.spells = True
         self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
         sides = (node.left, *node.comparators)
         for left, operator, right in zip(sides, node.ops, sides[1:], strict=False):
-            # Of two equal numbers or texts it is chance whether they are one object: no key could hold that.
             if isinstance(operator, (ast.Is, ast.IsNot)) and not (_is_singleton(left) or _is_singleton(right)):
-                raise Bypass("identity", f"two values are compared with `is`: {ast.unparse(node)}")
+                self.same.append(tuple(filter(None, map(_dotted, (left, right)))))
         self.generic_visit(node)
 
-
-def _refuse_special(path: Sequence[str]) -> None:
-    for name in path:
-        if name.startswith("__") and name.endswith("__") and name not in _PLAIN_SPECIAL:
-            raise Bypass("identity", f"{name} is read, by which equal values can be told apart")
+    def _reads(self, path: Sequence[str]) -> None:
+        for name in path:
+            if name.startswith("__") and name.endswith("__") and name not in _PLAIN_SPECIAL:
+                raise Bypass("identity", f"{name} is read, by which equal values can be told apart")
+        # The name of a tuple's type holds the texts of what is in it.
+        self.spells |= "name" in path
 
 
 def _is_singleton(node: ast.expr) -> bool:

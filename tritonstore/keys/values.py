@@ -53,17 +53,18 @@ def value_token(value: Any, jit_token: Callable[[Any], Token] | None = None, dep
         # A float as a dictionary key would merge 0.0 with -0.0 and never find a NaN again.
         return ("float", struct.pack(">d", value).hex())
     if kind is tl.constexpr:
-        held, named = value.value, value.type.value
-        if len(vars(value)) != 2:
+        if vars(value).keys() != {"value", "type"} or type(value.type) is not tl.core.constexpr_type:
             raise Bypass("value-type", "a tl.constexpr with attributes of its own")
+        held, named = value.value, value.type.value
         token = value_token(held, jit_token, depth)
         # Triton runs helpers by the value and names them by the type, so one whose value was changed later has both.
         return token if named is held else ("changed", token, value_token(named, jit_token, depth))
     if kind is tl.dtype:
-        name = value.name
-        if type(name) is not str or vars(value) != _dtype_holds(name):
+        name = vars(value).get("name")
+        if type(name) is not str or name not in _DTYPES or not _equal(vars(value), _dtype_holds(name)):
             raise Bypass("value-type", f"a tl.dtype {name} whose attributes were changed")
-        return ("dtype", name)
+        # A copy (unpickled, or of the user's making) is equal to Triton's own, and is not the same object.
+        return ("dtype", name) if is_tritons_dtype(value) else ("dtype", name, "copy")
     if kind is torch.dtype:
         return ("torch.dtype", str(value).removeprefix("torch."))
     if kind is tuple or kind is list:
@@ -75,9 +76,23 @@ def value_token(value: Any, jit_token: Callable[[Any], Token] | None = None, dep
     raise Bypass("value-type", f"a compile-time value of type {kind.__module__}.{kind.__qualname__}")
 
 
+_DTYPES = {each.name: each for each in vars(tl.core).values() if type(each) is tl.dtype}
+
+
+def is_tritons_dtype(value: Any) -> bool:
+    """Whether it is one of Triton's own dtypes, of each of which there is one object."""
+    return type(value) is tl.dtype and _DTYPES.get(value.name) is value
+
+
 @functools.lru_cache(maxsize=64)
 def _dtype_holds(name: str) -> dict[str, Any]:
     return dict(vars(tl.dtype(name)))
+
+
+def _equal(held: dict[str, Any], made: dict[str, Any]) -> bool:
+    return held.keys() == made.keys() and all(
+        type(held[name]) is type(made[name]) and held[name] == made[name] for name in made
+    )
 
 
 def is_frozen(value: Any) -> bool:

@@ -111,6 +111,10 @@ class Watch:
         else:
             self._checks.append(lambda: _same_token(value, token))
 
+    def member(self, owner: Any, name: str) -> None:
+        """An object still has this attribute that it has now."""
+        self._attribute(owner, name, getattr(owner, name))
+
     def inside(self, own: Any) -> None:
         """One of Triton's own objects still has the code and text that it had."""
         for owner, attribute, value in replaceable(own):
@@ -212,22 +216,29 @@ _hints = operator.attrgetter(
 # What code generation and the analysis read off the Python function in a JITFunction.
 _OF_PYTHON = ("__code__", "__defaults__", "__name__", "__qualname__")
 
-# Attributes that the values in a kernel have by themselves: tensors, their types, constexprs, tuples, descriptors. A
-# JITFunction has none of them, but for its type, which says no more than which function it is.
+# Attributes that the values in a kernel have by themselves: tensors, their types, constexprs, tuples, descriptors,
+# numbers and texts. A JITFunction has none of them, but for its type, which says no more than which function it is.
 OF_VALUES = (
     frozenset(
         name
-        for kind in vars(tl.core).values()
-        if isinstance(kind, type) and issubclass(kind, (tl.core.base_value, tl.core.base_type, tl.slice, tl.range))
+        for kind in (*vars(tl.core).values(), int, float, str, tuple, list)
+        if isinstance(kind, type)
+        and issubclass(kind, (tl.core.base_value, tl.core.base_type, tl.slice, tl.range, int, float, str, tuple, list))
         for name in dir(kind)
         if not name.startswith("_")
     )
-    | {"address_space", "const", "desc", "dtype", "element_ty", "handle", "int_bitwidth", "int_signedness", "name"}
-    | {"numel", "primitive_bitwidth", "shape", "start", "step", "stop", "strides", "type", "types", "value", "values"}
-) - {"mangle"}
+    | {"address_space", "const", "desc", "dtype", "element_ty", "exponent_bias", "fp_mantissa_width", "handle"}
+    | {"int_bitwidth", "int_signedness", "itemsize", "name", "numel", "primitive_bitwidth", "shape", "start", "step"}
+    | {"stop", "strides", "type", "types", "value", "values"}
+) - {"format", "format_map", "mangle"}
+
+# An operator is looked up on the object itself.
+_OPERATORS = frozenset(
+    name for kind in (int, float, str, tuple, dict) for name in dir(kind) if name.startswith("__")
+) - frozenset(vars(tl.standard.cdiv))
 
 # Methods of a JITFunction that code generation calls; an attribute of that name on the object itself hides one.
-OVERRIDES = frozenset({"get_capture_scope", "is_gluon", "mangle", "parse", "repr", "src"}) | OF_VALUES
+OVERRIDES = frozenset({"get_capture_scope", "is_gluon", "mangle", "parse", "repr", "src"}) | OF_VALUES | _OPERATORS
 
 # What they read off the JITFunction itself.
 _state = operator.attrgetter(

@@ -63,7 +63,7 @@ def _show(token: Any, depth: int) -> str:
     held = rest[0] if rest else None
     if kind == "none":
         return "None"
-    if kind in ("constexpr", "constant", "tl.constexpr"):
+    if kind in ("constexpr", "constant", "tl.constexpr", "bare"):
         return _show(held, depth)
     if kind in ("tuple", "list") and depth < 8:
         inside = ", ".join(_show(item, depth + 1) for item in rest)

@@ -170,6 +170,8 @@ def _value(token: list[Any], functions: _Functions) -> Any:
         held = tl.constexpr(_value(rest[1], functions))
         held.value = _value(rest[0], functions)
         return held
+    if kind == "dtype" and rest[1:] == ["copy"]:
+        return tl.dtype(rest[0])
     (given,) = rest
     if kind == "tl.constexpr":
         return tl.constexpr(_value(given, functions))
