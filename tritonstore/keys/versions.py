@@ -1,6 +1,6 @@
 """Was a dict changed since it was last looked at? Asked of the interpreter, without looking into the dict.
 
-Triton's front end is some two thousand names in some seventy namespaces. Comparing them with a copy touches every object
+Triton's front end is some two thousand names in seventy namespaces. Comparing them with a copy touches every object
 that they name, which costs ten microseconds in a tight loop and hundreds inside an export, whose own work has driven
 them out of the processor's caches. PyTorch's guards have the same need, and answer it by a number for each dict that
 every change of the dict renews (`torch._C._dynamo.guards.dict_version`: CPython's version tag up to 3.11, a dict
